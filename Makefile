@@ -1,0 +1,40 @@
+# Nothing but Python 3.11+ and make is needed: everything else goes into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check format wheel clean
+.DEFAULT_GOAL := help
+
+help: ## what can be made
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "agentrun needs Python 3.11 or newer; say which with: make PYTHON=python3.12")'
+	@$(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(STAMP)
+
+demo: $(STAMP) ## the sample batch of 200 documents, offline
+	@$(BIN)/agentrun start samples/triage/job.toml
+
+test: $(STAMP) ## all tests
+	$(BIN)/python -m pytest -n 4 --dist worksteal
+
+check: $(STAMP) ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy runner/agentrun cli/agentrun_cli tests samples
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## put the code into its form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+wheel: $(STAMP) ## dist/*.whl
+	$(BIN)/python -m build --wheel
+
+clean: ## remove what was made
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache

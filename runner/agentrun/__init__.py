@@ -1,0 +1,82 @@
+"""agentrun runs an agent over a batch of items, unattended, and never pays twice for the same item."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentrun.api import Summary, arun, run
+    from agentrun.context import Context
+    from agentrun.errors import (
+        AgentError,
+        AgentrunError,
+        BusyError,
+        CheckpointError,
+        DiskError,
+        Fail,
+        ItemsError,
+        JobError,
+        LaterError,
+        PlanError,
+        Retry,
+        RunError,
+        Skip,
+        SourceChangedError,
+        Stop,
+        UsageError,
+    )
+    from agentrun.item import Item
+    from agentrun.job import Job
+    from agentrun.store.memory import MemoryStore
+
+# Loaded on first use: `agentrun status` needs next to nothing of this.
+_HOMES = {
+    "Context": "context",
+    "Item": "item",
+    "Job": "job",
+    "MemoryStore": "store.memory",
+    "Summary": "api",
+    "arun": "api",
+    "run": "api",
+}
+_ERRORS = (
+    "AgentError AgentrunError BusyError CheckpointError DiskError Fail ItemsError JobError LaterError PlanError "
+    "Retry RunError Skip SourceChangedError Stop UsageError"
+).split()
+
+__version__ = "0.1.0"
+__all__ = [
+    "AgentError",
+    "AgentrunError",
+    "BusyError",
+    "CheckpointError",
+    "Context",
+    "DiskError",
+    "Fail",
+    "Item",
+    "ItemsError",
+    "Job",
+    "JobError",
+    "LaterError",
+    "MemoryStore",
+    "PlanError",
+    "Retry",
+    "RunError",
+    "Skip",
+    "SourceChangedError",
+    "Stop",
+    "Summary",
+    "UsageError",
+    "arun",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name) or ("errors" if name in _ERRORS else None)
+    if home is None:
+        raise AttributeError(f"module 'agentrun' has no attribute {name!r}")
+    value = getattr(import_module(f"agentrun.{home}"), name)
+    globals()[name] = value
+    return value

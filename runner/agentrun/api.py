@@ -1,0 +1,269 @@
+"""The library's front door: `run` and `arun`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from agentrun.errors import RunError
+from agentrun.events import Watcher, ignore
+from agentrun.launch import Launch
+from agentrun.recovery import Options
+from agentrun.store.port import Store
+from agentrun.views import ItemView, read_items
+
+_RUN_VALUES = (
+    "concurrency timeout retries rate allow_failures stop_after_failures grace crash_limit keep_changed".split()
+)
+_TOP_VALUES = "output version isolation env_file needs_env carry params".split()
+_OPTIONS = "fresh limit failed allow_gone accept_edits overwrite".split()
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """How a launch ended. `ok` means that the run completed cleanly."""
+
+    job: str
+    run_id: str
+    exit_code: int
+    counts: Mapping[str, int]
+    total: int
+    reason: str = ""
+    output: Path | None = None
+    details: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    _items: Callable[[], Iterator[ItemView]] = field(default=lambda: iter(()), repr=False)
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0
+
+    def results(self) -> Iterator[dict[str, Any]]:
+        """The results there are, in item order: index, key and output."""
+        if self.output is not None:
+            with self.output.open("rb") as file:
+                for line in file:
+                    yield orjson.loads(line)
+            return
+        for item in self._items():
+            if item.state == "done" and item.record is not None:
+                yield {"index": item.index, "key": item.key, "output": item.record["output"]}
+
+    def failures(self) -> Iterator[ItemView]:
+        """The failed items, each with its `key`, `cause` and number of `attempts`."""
+        return (item for item in self._items() if item.state == "failed")
+
+    def check(self) -> Summary:
+        """Raise RunError unless the run completed cleanly."""
+        if self.ok:
+            return self
+        raise RunError(
+            f"{self.job}: {self.reason or 'the run is not complete'}", summary=self, exit_code=self.exit_code
+        )
+
+
+def run(
+    agent: Callable[..., Any] | str,
+    *,
+    items: Iterable[Any],
+    name: str | None = None,
+    store: Store | None = None,
+    state_dir: str | None = None,
+    on_event: Watcher = ignore,
+    key: str | None = None,
+    **values: Any,
+) -> Summary:
+    """Run `agent` over `items`, going on where an unfinished run of this name stopped.
+
+    `items` are dicts, texts (`str`) or files (`Path`). Further values are those of a job file (`concurrency`,
+    `output`, `params`, `timeout`, `retries`, `allow_failures`, `isolation`, `carry` …) and `fresh`, `limit`,
+    `failed`, `overwrite`, `allow_gone`, `accept_edits`. Works in scripts, in notebooks and in a running event loop.
+    """
+    launching = _Launching(agent, items, name, store, state_dir, on_event, key, values)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return launching.run_here()
+    return launching.run_in_thread()
+
+
+async def arun(
+    agent: Callable[..., Any] | str,
+    *,
+    items: Iterable[Any],
+    name: str | None = None,
+    store: Store | None = None,
+    state_dir: str | None = None,
+    on_event: Watcher = ignore,
+    key: str | None = None,
+    **values: Any,
+) -> Summary:
+    """`run`, on the running event loop. Cancelling it stops the launch, which can be resumed."""
+    launching = _Launching(agent, items, name, store, state_dir, on_event, key, values)
+    return await launching.run_cancellable()
+
+
+class _Launching:
+    """One call of `run` or `arun`."""
+
+    def __init__(
+        self,
+        agent: Callable[..., Any] | str,
+        items: Iterable[Any],
+        name: str | None,
+        store: Store | None,
+        state_dir: str | None,
+        on_event: Watcher,
+        key: str | None,
+        values: dict[str, Any],
+    ) -> None:
+        from agentrun.agents import LoadedEnough, agent_from_function, load_agent, loading_in_worker
+        from agentrun.opening import agent_environment, open_job
+        from agentrun.store.folder import FolderStore
+
+        if loading_in_worker():
+            # A script without `if __name__ == "__main__"`, imported for its agent: that is defined by now.
+            raise LoadedEnough
+        unknown = set(values) - {*_RUN_VALUES, *_TOP_VALUES, *_OPTIONS}
+        if unknown:
+            raise TypeError(f"agentrun.run() got an unexpected argument {sorted(unknown)[0]!r}")
+        if isinstance(items, str | bytes):
+            raise TypeError("items is one text; give a list of them, or of paths or dicts")
+        reference = agent if isinstance(agent, str) else _reference(agent)
+        default = getattr(agent, "__name__", None) or reference.rpartition(":")[2]
+        flags: dict[str, Any] = {
+            "name": name or str(default).strip("<>"),
+            "agent": reference,
+            "items": {"python": True},
+        }
+        if key is not None:
+            flags["items"]["key"] = key
+        if values.get("timeout", 0) is None:
+            values["timeout"] = 0
+        flags |= {one: values[one] for one in _TOP_VALUES if values.get(one) is not None}
+        flags["run"] = {one: values[one] for one in _RUN_VALUES if values.get(one) is not None}
+        if "output" in flags:
+            flags["output"] = os.fspath(flags["output"])
+        self.options = Options(**{one: values[one] for one in _OPTIONS if one in values})
+        self.opened = open_job(None, flags=flags, state_dir=state_dir, fresh=self.options.fresh)
+        self.job = self.opened.job
+        self.environ = agent_environment(self.job, os.environ)
+        os.environ.update(self.environ)
+        self.agent = load_agent(self.job) if isinstance(agent, str) else agent_from_function(agent, self.job)
+        self.store: Store = store if store is not None else FolderStore(self.opened.folder)
+        self.items = items
+        self.on_event = on_event
+        self.launch: Launch | None = None
+
+    async def execute(self) -> Summary:
+        from agentrun.execution import execute
+
+        def began(launch: Launch) -> None:
+            self.launch = launch
+
+        summary = await execute(
+            self.job,
+            self.agent,
+            self.store,
+            options=self.options,
+            watcher=self.on_event,
+            kept=self.opened.kept,
+            job_json=self.opened.job_json,
+            items=self.items,
+            environ=self.environ,
+            began=began,
+        )
+        return self._summary(summary)
+
+    def _summary(self, values: dict[str, Any]) -> Summary:
+        output = values.get("output")
+        folder, store = self.store.folder, self.store
+        return Summary(
+            job=self.job.name,
+            run_id=values["run_id"],
+            exit_code=values["exit_code"],
+            counts=values["counts"],
+            total=values["total"],
+            reason=values.get("reason", ""),
+            output=Path(output["path"]) if isinstance(output, dict) else None,
+            details=values,
+            _items=lambda: read_items(folder, self.job) if folder else _items_of(store),
+        )
+
+    def run_here(self) -> Summary:
+        if threading.current_thread() is not threading.main_thread():
+            return asyncio.run(self.execute())
+        summary, caught = asyncio.run(self._with_signals())
+        if caught and summary.exit_code > 128:
+            if caught[0] == signal.SIGINT:
+                raise KeyboardInterrupt
+            signal.raise_signal(caught[0])
+        return summary
+
+    async def _with_signals(self) -> tuple[Summary, list[int]]:
+        from agentrun.execution import stop_on_signals
+
+        with stop_on_signals(self.job, lambda: self.launch, exits=False) as caught:
+            return await self.execute(), caught
+
+    def run_in_thread(self) -> Summary:
+        """In a notebook the loop of this thread is taken: a thread with a loop of its own does the work."""
+        result: list[Summary | BaseException] = []
+        loops: list[asyncio.AbstractEventLoop] = []
+
+        async def main() -> Summary:
+            loops.append(asyncio.get_running_loop())
+            return await self.execute()
+
+        def target() -> None:
+            try:
+                result.append(asyncio.run(main()))
+            except BaseException as error:
+                result.append(error)
+
+        thread = threading.Thread(target=target, name="agentrun", daemon=True)
+        thread.start()
+        interrupted = False
+        while thread.is_alive():
+            try:
+                thread.join(0.2)
+            except KeyboardInterrupt:
+                interrupted = True
+                if self.launch is not None and loops:
+                    loops[0].call_soon_threadsafe(self.launch.request_stop, signal.SIGINT)
+        if interrupted:
+            raise KeyboardInterrupt
+        if isinstance(result[0], BaseException):
+            raise result[0]
+        return result[0]
+
+    async def run_cancellable(self) -> Summary:
+        task = asyncio.ensure_future(self.execute())
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if self.launch is not None and not task.done():
+                self.launch.request_stop(signal.SIGINT)
+                self.launch.request_stop(signal.SIGINT)
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.exception()
+            raise
+
+
+def _reference(agent: Any) -> str:
+    """A name for messages and for the identity of the job; what can be imported is found by `agent_from_function`."""
+    return f"{getattr(agent, '__module__', 'python')}:{getattr(agent, '__qualname__', type(agent).__name__)}"
+
+
+def _items_of(store: Store) -> Iterator[ItemView]:
+    newest = {record["key"]: record for _, record in store.scan()}
+    for record in sorted(newest.values(), key=lambda record: int(record["index"])):
+        yield ItemView(record["index"], record["key"], record["kind"], record)

@@ -1,0 +1,25 @@
+"""Times as text."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+
+
+def now_text() -> str:
+    """UTC, to the millisecond: 2026-05-04T22:03:11.042Z"""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def new_run_id() -> str:
+    """Sorts by time: 20260504T220311-9f3a1c"""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+
+
+def age_seconds(text: str) -> float:
+    """How long ago `text`, as of `now_text`, was; 0 for what cannot be read."""
+    try:
+        then = datetime.fromisoformat(text)
+    except ValueError:
+        return 0.0
+    return max(0.0, (datetime.now(UTC) - then).total_seconds())

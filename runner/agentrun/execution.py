@@ -1,0 +1,107 @@
+"""Executing a launch: the agent's executor and the guardian around it, and the signals that stop it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, BinaryIO
+
+from agentrun.agents import Agent
+from agentrun.events import Watcher, ignore
+from agentrun.executors.guardian import Guardian
+from agentrun.executors.open import open_executor
+from agentrun.executors.prints import capture_prints
+from agentrun.job import Job
+from agentrun.launch import Launch
+from agentrun.recovery import Options
+from agentrun.store.port import Store
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_MARGIN_SECONDS = 5.0
+_AT_ONCE_SECONDS = 3.0
+
+
+async def execute(
+    job: Job,
+    agent: Agent,
+    store: Store,
+    *,
+    options: Options | None = None,
+    watcher: Watcher = ignore,
+    kept: dict[str, Any] | None = None,
+    job_json: bytes | None = None,
+    items: Iterable[Any] | None = None,
+    stdin: BinaryIO | None = None,
+    environ: Mapping[str, str] | None = None,
+    began: Callable[[Launch], None] | None = None,
+) -> dict[str, Any]:
+    """One launch, from the lock to the summary. `began` is given the launch, to stop it by."""
+    launch = Launch(
+        job,
+        store,
+        agent=agent.fingerprint,
+        options=options,
+        watcher=watcher,
+        kept=kept,
+        job_json=job_json,
+        items=items,
+        stdin=stdin,
+    )
+    if began is not None:
+        began(launch)
+    try:
+        nothing_to_do = launch.prepare()
+        if nothing_to_do is not None:
+            return nothing_to_do
+        guardian = Guardian.start(store.lock_fd, secrets.token_hex(8))
+        executor = open_executor(job, agent, guardian=guardian, environ=environ or {})
+        watching = asyncio.ensure_future(guardian.watch())
+        try:
+            with capture_prints():
+                try:
+                    return await launch.work(executor)
+                finally:
+                    await executor.close()
+        finally:
+            watching.cancel()
+            guardian.close()
+    finally:
+        launch.close()
+
+
+@contextmanager
+def stop_on_signals(job: Job, launch: Callable[[], Launch | None], *, exits: bool) -> Iterator[list[int]]:
+    """Hand signals to the launch while the block runs; the list holds those that came.
+
+    With `exits`, a launch that does not stop in time ends the process: an agent that holds up the loop cannot keep
+    it alive. What is on disk can be resumed at every moment.
+    """
+    caught: list[int] = []
+    loop = asyncio.get_running_loop()
+
+    def stop(number: int) -> None:
+        current = launch()
+        if current is not None:
+            current.request_stop(number)
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        caught.append(number)
+        loop.call_soon_threadsafe(stop, number)
+        if exits:
+            patience = _AT_ONCE_SECONDS if len(caught) > 1 else job.grace_seconds + _MARGIN_SECONDS
+            timer = threading.Timer(patience, os._exit, [128 + number])
+            timer.daemon = True
+            timer.start()
+
+    before = {number: signal.signal(number, handle) for number in SIGNALS}
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,83 @@
+"""Calling the user's code for one attempt, and taking down how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from agentrun.context import Context, Link
+from agentrun.errors import Skip
+from agentrun.executors.facts import outcome_from
+from agentrun.executors.port import Outcome
+from agentrun.failure import Failure
+from agentrun.jsontext import encode
+
+Target = Callable[..., Any]
+
+
+def perform(target: Target, context: Context, link: Link, *, wants_ctx: bool) -> Outcome:
+    """A sync agent's attempt. Whatever the agent raises is an outcome, KeyboardInterrupt too."""
+    try:
+        try:
+            value = target(context.item, ctx=context) if wants_ctx else target(context.item)
+        except Skip as skip:
+            outcome = outcome_from(skip)
+        else:
+            if hasattr(value, "__await__"):
+                return _refuse_awaitable(value)
+            outcome = Outcome("done", encode(value))
+        if (message := context.carry_message()) is not None:
+            link.call(message)
+        return outcome
+    except BaseException as error:
+        return outcome_from(error)
+    finally:
+        context.close()
+
+
+async def perform_async(target: Target, context: Context, link: Link, *, wants_ctx: bool) -> Outcome:
+    """An async agent's attempt. CancelledError and the user's Ctrl-C are not the agent's, and are raised."""
+    import asyncio
+
+    task = asyncio.current_task()
+    assert task is not None
+    try:
+        try:
+            value = await (target(context.item, ctx=context) if wants_ctx else target(context.item))
+        except Skip as skip:
+            outcome = outcome_from(skip)
+        else:
+            outcome = Outcome("done", encode(value))
+        if task.cancelling():  # swallowed by the agent; what it returned came too late
+            raise asyncio.CancelledError
+        if (message := context.carry_message()) is not None:
+            await link.call(message)
+        return outcome
+    except asyncio.CancelledError as error:
+        if task.cancelling():
+            raise
+        # Nobody cancelled this attempt: the agent let a CancelledError of its own escape.
+        return outcome_from(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return outcome_from(error)
+    finally:
+        context.close()
+
+
+def _refuse_awaitable(value: Any) -> Outcome:
+    if hasattr(value, "close"):
+        value.close()  # else "was never awaited" is printed later, without a place
+    kind = type(value).__name__
+    message = f"the agent returned a {kind}; declare it with `async def`"
+    return Outcome("failed", failure=Failure("output", message))
+
+
+async def close_agent(instance: Any) -> None:
+    """Let a class agent close: `aclose()` if it has one, else `close()`."""
+    close = getattr(instance, "aclose", None) or getattr(instance, "close", None)
+    if callable(close):
+        result = close()
+        if hasattr(result, "__await__"):
+            await result

@@ -1,0 +1,140 @@
+"""A child process in a session of its own: known to the guardian, awaited, and ended with its tree."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import subprocess
+import threading
+from collections.abc import Awaitable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from agentrun.executors.guardian import ATTEMPT_VARIABLE, Guardian, birth, end_tree, join_marker
+
+_T = TypeVar("_T")
+
+
+class Child:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        guardian: Guardian | None,
+        environ: Mapping[str, str],
+        cwd: Path,
+        stdin: int,
+        stdout: int,
+        stderr: int,
+        pass_fds: Sequence[int] = (),
+    ) -> None:
+        """Raises what Popen raises: OSError, or ValueError for what cannot be an argument."""
+        self._loop = asyncio.get_running_loop()
+        self._guardian = guardian
+        self._mark = (ATTEMPT_VARIABLE, secrets.token_hex(8))
+        self._exit: asyncio.Future[int | None] = self._loop.create_future()
+        self._process = subprocess.Popen(
+            argv,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=cwd,
+            env={**environ, ATTEMPT_VARIABLE: join_marker(environ, self._mark)},
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+        self._born = birth(self.pid)
+        if guardian is not None:
+            guardian.began(self.pid)
+        try:
+            self._pidfd = os.pidfd_open(self.pid)
+        except (AttributeError, OSError):  # macOS, some sandboxes
+            threading.Thread(target=self._wait_in_thread, daemon=True, name="agentrun-wait").start()
+        else:
+            self._loop.add_reader(self._pidfd, self._on_pidfd)
+
+    @property
+    def is_alive(self) -> bool:
+        if self._exit.done():
+            return False
+        # Ended, perhaps, and the loop not told yet.
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        except ChildProcessError:
+            return False
+
+    async def exited(self) -> int | None:
+        """Its exit code, minus the signal's number if one killed it; None if another took the status."""
+        return await asyncio.shield(self._exit)
+
+    async def end(self) -> int | None:
+        """Kill it with all that came of it, and return when they are gone, even if cancelled meanwhile."""
+        return await uncancelled(self._end())
+
+    async def _end(self) -> int | None:
+        # Also when it has exited already: what it started may live on.
+        await self._loop.run_in_executor(None, end_tree, self.pid, self._mark, self._born)
+        return await self._exit
+
+    def _on_pidfd(self) -> None:
+        self._loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        self._reap()
+
+    def _wait_in_thread(self) -> None:
+        try:
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        except ChildProcessError:
+            pass
+        try:
+            self._loop.call_soon_threadsafe(self._reap)
+        except RuntimeError:  # the loop is closed
+            pass
+
+    def _reap(self) -> None:
+        # Before reaping: from then on the number may be another's.
+        if self._guardian is not None:
+            self._guardian.ended(self.pid)
+        try:
+            # Not Popen.wait: where the status was taken by another (or SIGCHLD is ignored) it says 0.
+            code: int | None = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        except ChildProcessError:
+            code = None
+        self._process.returncode = 0 if code is None else code
+        if not self._exit.done():
+            self._exit.set_result(code)
+
+
+def describe_exit(code: int | None) -> str:
+    if code is None:
+        return "its exit status is unknown"
+    if code >= 0:
+        return f"exit {code}"
+    try:
+        return f"signal {-code} ({signal.Signals(-code).name})"
+    except ValueError:
+        return f"signal {-code}"
+
+
+def await_children() -> None:
+    """Where the runner was started with SIGCHLD ignored, exit codes would be lost."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+async def uncancelled(awaitable: Awaitable[_T]) -> _T:
+    """Await to the end, whatever cancels the caller; the cancellation is raised after it."""
+    task = asyncio.ensure_future(awaitable)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return task.result()

@@ -1,0 +1,335 @@
+"""The guardian: a small process per launch that outlives the runner until what is left of it has ended.
+
+It holds the lock's descriptor and the read end of a pipe whose write end only the runner has. When the pipe
+ends, by a clean close or by the runner's death, it kills every process of the launch, and then exits, which
+frees the lock: **while anything of a launch is alive, no other launch can begin.**
+
+A process belongs to a launch if its environment carries the launch's marker (a `setsid` grandchild whose
+parent is gone has nothing else in common with us), if it is in a session that the runner told of, or if it
+descends from one of these. What escapes: a process with a session of its own *and* an emptied environment,
+whose parent has gone. Without /proc (macOS) there are no markers, only sessions and descendants.
+
+This file is also a script, run with `-I -S` so that it starts in some 20 ms: only the standard library, and
+little of it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterable, Mapping, MutableMapping
+
+    Mark = tuple[str, str]
+
+LAUNCH_VARIABLE = "AGENTRUN_LAUNCH"
+ATTEMPT_VARIABLE = "AGENTRUN_ATTEMPT_ID"
+CLOSE_SECONDS = 30.0
+
+_HAS_PROC = os.path.exists("/proc/self/environ")  # noqa: PTH110
+
+
+class Process:
+    __slots__ = ("born", "group", "parent", "pid", "session")
+
+    def __init__(self, pid: int, parent: int, group: int, session: int, born: int) -> None:
+        self.pid, self.parent, self.group, self.session, self.born = pid, parent, group, session, born
+
+
+def read_process(pid: int) -> Process | None:
+    """None if it is gone, or only waits to be reaped."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    if len(fields) < 20 or fields[0] in (b"Z", b"X"):
+        return None
+    return Process(pid, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+
+
+def list_processes() -> dict[int, Process]:
+    if not _HAS_PROC:
+        return _list_with_ps()
+    found = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
+    return {process.pid: process for process in found if process is not None}
+
+
+def _list_with_ps() -> dict[int, Process]:
+    import subprocess
+
+    text = subprocess.run(["ps", "-axo", "pid=,ppid=,pgid=,stat="], capture_output=True, check=False).stdout
+    table = {}
+    for line in text.splitlines():
+        pid, parent, group, state = line.split(None, 3)
+        if not state.startswith(b"Z"):
+            # A session of ours begins with a group of the same number.
+            table[int(pid)] = Process(int(pid), int(parent), int(group), int(group), 0)
+    return table
+
+
+def carries(pid: int, mark: Mark) -> bool:
+    """Whether its environment has the marker. Those of nested launches are joined by `:`."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            environ = file.read()
+    except OSError:
+        return False
+    name, value = (os.fsencode(part) for part in mark)
+    if value not in environ:
+        return False
+    start = name + b"="
+    return any(value in e[len(start) :].split(b":") for e in environ.split(b"\0") if e.startswith(start))
+
+
+def join_marker(environ: Mapping[str, str], mark: Mark) -> str:
+    outer = environ.get(mark[0], "")
+    return f"{outer}:{mark[1]}" if outer else mark[1]
+
+
+def find_tree(roots: Mapping[int, int | None], mark: Mark | None, *, spare: Iterable[int]) -> set[int]:
+    """The living processes of these sessions, those that carry the mark, and all their descendants.
+
+    `roots` are the sessions' leaders, with their times of birth.
+    """
+    table, spared = list_processes(), {0, 1, *spare}
+    # A number is not given out again while a session or group has it: with the leader gone, it is still ours.
+    ours = {pid for pid, born in roots.items() if born is None or pid not in table or table[pid].born == born}
+    found = {
+        process.pid
+        for process in table.values()
+        if process.pid in ours
+        or process.session in ours
+        or process.group in ours
+        or (mark is not None and carries(process.pid, mark))
+    } - spared
+    children: dict[int, list[int]] = {}
+    for process in table.values():
+        children.setdefault(process.parent, []).append(process.pid)
+    todo = list(found)
+    while todo:
+        for child in children.get(todo.pop(), ()):
+            if child not in found and child not in spared:
+                found.add(child)
+                todo.append(child)
+    return found
+
+
+def birth(pid: int) -> int | None:
+    """When a living process was born, in the kernel's count: tells it from a later one of the same number."""
+    if not _HAS_PROC:
+        return None
+    process = read_process(pid)
+    return -1 if process is None else process.born
+
+
+def end_tree(pid: int, mark: Mark | None = None, born: int | None = None) -> None:
+    """Kill the session that `pid` leads and everything that came of it; return when it is gone.
+
+    A leader that may have been reaped needs its time of birth.
+    """
+    _end(lambda: find_tree({pid: born}, mark, spare={os.getpid()}))
+
+
+def _end(find: Callable[[], set[int]]) -> None:
+    quiet, pause = 0, 0.001
+    # Collected before killing, as a killed parent's children are nobody's; twice, as one may fork in between.
+    while quiet < 2:
+        killed = [_kill(pid) for pid in find()]
+        quiet = 0 if any(killed) else quiet + 1
+        time.sleep(pause)
+        pause = min(pause * 2, 0.1)
+
+
+def _kill(pid: int) -> bool:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # became another user's: it can't be ended by us, and must not be waited for
+        return False
+    return True
+
+
+class Guardian:
+    """The runner's side: started once per launch, told of each session, and started anew if it is killed."""
+
+    def __init__(self, lock_fd: int | None, marker: str) -> None:
+        self._lock_fd = lock_fd
+        self._marker = marker
+        self._told: set[int] = set()
+        self._environ_before = os.environ.get(LAUNCH_VARIABLE)
+        self._process: subprocess.Popen[bytes]
+        self._pipe = -1
+        self._closed = False
+
+    @classmethod
+    def start(cls, lock_fd: int | None, marker: str) -> Guardian:
+        guardian = cls(lock_fd, marker)
+        guardian._spawn()
+        os.environ[LAUNCH_VARIABLE] = join_marker(os.environ, (LAUNCH_VARIABLE, marker))
+        _remember_forks_of(guardian)
+        return guardian
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def began(self, pid: int) -> None:
+        """A session of ours, by its leader. Tell when it `ended`, before the leader is reaped."""
+        self._told.add(pid)
+        self._tell(f"+{pid}\n")
+
+    def ended(self, pid: int) -> None:
+        self._told.discard(pid)
+        self._tell(f"-{pid}\n")
+
+    async def died(self) -> None:
+        """Return when the guardian has died although it was not closed."""
+        import asyncio
+
+        while self._closed or self._process.poll() is None:
+            await asyncio.sleep(0.25)
+
+    async def watch(self) -> None:
+        """For the launch's lifetime, as a task: replace a guardian that was killed."""
+        while True:
+            await self.died()
+            self._spawn()
+
+    def close(self) -> bool:
+        """End what is left of the launch. True when the guardian has gone; the lock is the runner's alone."""
+        import subprocess
+
+        self._closed = True
+        _GUARDIANS.discard(self)
+        _restore(os.environ, self._environ_before)
+        self._close_pipe()
+        try:
+            self._process.wait(CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def _spawn(self) -> None:
+        import subprocess
+
+        self._close_pipe()
+        read_end, self._pipe = os.pipe()
+        script = os.path.abspath(__file__)  # noqa: PTH100
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", script, str(read_end), str(os.getpid()), self._marker],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[fd for fd in (self._lock_fd, read_end) if fd is not None],
+                start_new_session=True,
+                cwd="/",
+                # Without markers: no other launch's guardian may take it for one of its own.
+                env={k: v for k, v in os.environ.items() if k not in (LAUNCH_VARIABLE, ATTEMPT_VARIABLE)},
+            )
+        finally:
+            os.close(read_end)
+        for pid in self._told:
+            os.write(self._pipe, f"+{pid}\n".encode())
+
+    def _tell(self, line: str) -> None:
+        if self._closed:
+            return
+        try:
+            os.write(self._pipe, line.encode())
+        except BrokenPipeError:
+            self._process.wait()
+            self._spawn()
+
+    def _close_pipe(self) -> None:
+        if self._pipe >= 0:
+            os.close(self._pipe)
+            self._pipe = -1
+
+    def _forked(self) -> None:
+        """In a child that an in-process agent forked: it has no marker, and must not hold the pipe."""
+        try:
+            os.write(self._pipe, f"+{os.getpid()}\n".encode())
+        except OSError:
+            pass
+        self._closed = True
+        self._close_pipe()
+
+
+_GUARDIANS: set[Guardian] = set()
+_hooked = False
+
+
+def _remember_forks_of(guardian: Guardian) -> None:
+    global _hooked
+    _GUARDIANS.add(guardian)
+    if not _hooked:
+        os.register_at_fork(after_in_child=_after_fork)
+        _hooked = True
+
+
+def _after_fork() -> None:
+    while _GUARDIANS:
+        _GUARDIANS.pop()._forked()
+
+
+def _restore(environ: MutableMapping[str, str], before: str | None) -> None:
+    if before is None:
+        environ.pop(LAUNCH_VARIABLE, None)
+    else:
+        environ[LAUNCH_VARIABLE] = before
+
+
+def watch_runner(pipe: int, runner: int) -> dict[int, int | None]:
+    """Wait for the end of the pipe or of the runner; the sessions told of, as `find_tree` takes them."""
+    import select
+
+    told: dict[int, int | None] = {}
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    runner_fd = -1
+    try:
+        # A forked child may hold the pipe's write end for longer than the runner lives.
+        runner_fd = os.pidfd_open(runner)
+        poll.register(runner_fd, select.POLLIN)
+    except (AttributeError, OSError):
+        pass
+    rest = b""
+    while True:
+        ready = [fd for fd, _ in poll.poll()]
+        if pipe in ready:
+            chunk = os.read(pipe, 65536)
+            if not chunk:
+                return told
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                _take_in(told, line)
+        elif runner_fd in ready:
+            return told
+
+
+def _take_in(told: dict[int, int | None], line: bytes) -> None:
+    pid = int(line[1:])
+    if line.startswith(b"-"):
+        told.pop(pid, None)
+    else:
+        told[pid] = birth(pid)
+
+
+def main(arguments: list[str]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    pipe, runner, marker = int(arguments[0]), int(arguments[1]), arguments[2]
+    told = watch_runner(pipe, runner)
+    _end(lambda: find_tree(told, (LAUNCH_VARIABLE, marker), spare={os.getpid(), runner}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,151 @@
+"""Async agents, on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+from agentrun.context import Context
+from agentrun.errors import AgentError
+from agentrun.executors.calls import close_agent, perform_async
+from agentrun.executors.facts import user_traceback
+from agentrun.executors.port import Attempt, Channel, Outcome
+from agentrun.executors.prints import LogSink, log_to
+from agentrun.failure import Failure
+
+if TYPE_CHECKING:
+    from agentrun.agents import Agent
+    from agentrun.job import Job
+
+STILL_RUNNING = "thread-timeout"
+"""The code of a timeout whose attempt could not be ended: it must not be tried again in this launch."""
+CANCEL_SECONDS = 5.0
+CLOSE_SECONDS = 10.0
+
+
+class InLoopExecutor:
+    """An attempt is a task; a timeout cancels it.
+
+    A task that swallows the cancellation is cancelled again and again. If it has not ended after
+    `CANCEL_SECONDS` its item fails, with the code `STILL_RUNNING`, and its slot stays taken until it does
+    end: there are never two live attempts of one item, nor more than `concurrency` in all.
+    """
+
+    def __init__(self, job: Job, agent: Agent) -> None:
+        self._job = job
+        self._agent = agent
+        self._target: Any = agent.target
+        self._slots = asyncio.Semaphore(job.concurrency)
+        self._strays: set[asyncio.Task[Outcome]] = set()
+
+    async def start(self) -> None:
+        if self._agent.kind == "class":
+            self._target = None
+            try:
+                self._target = self._agent.target()
+            except Exception as error:
+                name = self._agent.reference or self._agent.target.__name__
+                message = f"{name}: it cannot be made: {type(error).__name__}: {error}"
+                raise AgentError(message, traceback=user_traceback(error)) from error
+
+    async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
+        await self._slots.acquire()
+        try:
+            link = _LoopLink(LogSink(attempt.log_path), channel)
+        except BaseException:
+            self._slots.release()
+            raise
+        task = asyncio.create_task(self._attempt(attempt, link))
+        task.add_done_callback(self._free)
+        try:
+            await asyncio.wait({task}, timeout=attempt.timeout_seconds)
+            if task.done():
+                return task.result()
+            ended = await self._cancel(task)
+        except asyncio.CancelledError:
+            await self._cancel(task)
+            raise
+        finally:
+            link.close()
+        message = f"timed out after {attempt.timeout_seconds:g} s"
+        if ended:
+            return Outcome("failed", failure=Failure("timeout", message))
+        message += ", and did not end when it was cancelled; its slot stays taken until it does"
+        return Outcome("failed", failure=Failure("timeout", message, code=STILL_RUNNING))
+
+    async def close(self) -> None:
+        for task in self._strays:
+            task.cancel()
+        if self._agent.kind == "class" and self._target is not None:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await close_agent(self._target)
+
+    async def _attempt(self, attempt: Attempt, link: _LoopLink) -> Outcome:
+        with log_to(link.sink):
+            context = Context(attempt, link, carries=self._job.carry)
+            outcome = await perform_async(self._target, context, link, wants_ctx=self._agent.wants_ctx)
+            await link.drain()
+            return outcome
+
+    async def _cancel(self, task: asyncio.Task[Outcome]) -> bool:
+        """True if the task ended."""
+        deadline = asyncio.get_running_loop().time() + CANCEL_SECONDS
+        cancelled: asyncio.CancelledError | None = None
+        while not task.done() and asyncio.get_running_loop().time() < deadline:
+            task.cancel()
+            try:
+                await asyncio.wait({task}, timeout=0.5)
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if not task.done():
+            self._strays.add(task)
+        if cancelled is not None:
+            raise cancelled
+        return task.done()
+
+    def _free(self, task: asyncio.Task[Outcome]) -> None:
+        self._strays.discard(task)
+        self._slots.release()
+        if not task.cancelled():
+            task.exception()  # of a stray, or after a timeout: told already
+
+
+class _LoopLink:
+    def __init__(self, sink: LogSink, channel: Channel) -> None:
+        self.sink = sink
+        self._channel: Channel | None = channel
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._last: asyncio.Task[None] | None = None
+
+    def log(self, text: str) -> None:
+        self.sink.write(text.encode("utf-8", "backslashreplace"))
+
+    def tell(self, message: dict[str, Any]) -> None:
+        if threading.get_ident() == self._thread:
+            self._last = self._loop.create_task(self._after(self._last, message))
+        else:
+            asyncio.run_coroutine_threadsafe(self._call(message), self._loop).result()
+
+    def call(self, message: dict[str, Any]) -> Any:
+        return self._call(message)
+
+    async def drain(self) -> None:
+        if self._last is not None:
+            await self._last
+
+    def close(self) -> None:
+        self._channel = None
+        self.sink.close()
+
+    async def _call(self, message: dict[str, Any]) -> dict[str, Any]:
+        if self._channel is None:
+            raise RuntimeError("this attempt is over")
+        return await self._channel(message)
+
+    async def _after(self, previous: asyncio.Task[None] | None, message: dict[str, Any]) -> None:
+        if previous is not None:
+            await previous
+        if self._channel is not None:
+            await self._channel(message)

@@ -1,0 +1,183 @@
+"""Capturing what attempts print in the runner's own process.
+
+`capture_prints` puts a stand-in before standard output and error for a launch's lifetime. What an attempt
+writes goes to its log; everything else goes where it always went. Install it before the agent is loaded: a
+`logging` handler that the user's module makes then writes through it too.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, TextIO
+
+_OPEN_LOG = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+_ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)")  # terminals' colours, titles
+
+
+def open_log(path: Path) -> int:
+    """An attempt's log, emptied. All who write to it append, so that the runner can trim it meanwhile."""
+    return os.open(path, _OPEN_LOG, 0o600)
+
+
+def last_line(path: Path) -> str:
+    """The last line of a log that says something, without control characters; it may be empty."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    for line in reversed(text.splitlines()):
+        clean = "".join(c for c in _ESCAPES.sub("", line) if c.isprintable()).strip()
+        if clean:
+            return clean[:500]
+    return ""
+
+
+class LogSink:
+    """The log of one attempt."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = open_log(path)
+        self._lock = threading.Lock()
+
+    def write(self, data: bytes) -> None:
+        with self._lock:
+            if self._fd >= 0:  # else: a thread of an attempt that is over
+                os.write(self._fd, data)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+
+
+_sink: ContextVar[LogSink | None] = ContextVar("agentrun_log", default=None)
+_live: list[LogSink] = []
+_installed_by: threading.Thread | None = None
+
+
+@contextmanager
+def log_to(sink: LogSink) -> Iterator[None]:
+    """In this context, and what copies it, prints go to the sink."""
+    token = _sink.set(sink)
+    _live.append(sink)
+    try:
+        yield
+    finally:
+        _live.remove(sink)
+        _sink.reset(token)
+
+
+def _current_sink() -> LogSink | None:
+    sink = _sink.get()
+    if sink is None and _live and threading.current_thread() is not _installed_by:
+        # A thread that an agent started has an empty context. Better in the log of one attempt that is at
+        # work than across the progress bar.
+        sink = _live[-1]
+    return sink
+
+
+class _Bytes(io.RawIOBase):
+    def __init__(self, original: Any) -> None:
+        self._original = original
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        sink = _current_sink()
+        if sink is None:
+            return int(self._original.write(data))
+        sink.write(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        if _current_sink() is None:
+            self._original.flush()
+
+
+class _Stream(io.TextIOBase):
+    """Standard output or error. What it does not know it leaves to the original."""
+
+    def __init__(self, original: TextIO) -> None:
+        self.original = original
+
+    def write(self, text: str) -> int:
+        sink = _current_sink()
+        if sink is None:
+            return self.original.write(text)
+        sink.write(text.encode("utf-8", "backslashreplace"))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:  # type: ignore[override]
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        if _current_sink() is None:
+            self.original.flush()
+
+    def isatty(self) -> bool:
+        return _current_sink() is None and self.original.isatty()
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self.original.fileno()
+
+    def close(self) -> None:
+        """Not the agent's to close."""
+
+    @property
+    def buffer(self) -> Any:
+        return _Bytes(self.original.buffer)
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self.original.encoding
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]
+        return self.original.errors
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.original, name)
+
+
+@contextmanager
+def capture_prints() -> Iterator[None]:
+    global _installed_by
+    before = sys.stdout, sys.stderr, _installed_by
+    stdout, stderr = _Stream(sys.stdout), _Stream(sys.stderr)
+    sys.stdout, sys.stderr, _installed_by = stdout, stderr, threading.current_thread()
+    moved = [(handler, handler.setStream(stream)) for handler, stream in _handlers_on(stdout, stderr)]
+    try:
+        yield
+    finally:
+        for handler, original in moved:
+            handler.setStream(original)
+        if sys.stdout is stdout:
+            sys.stdout = before[0]
+        if sys.stderr is stderr:
+            sys.stderr = before[1]
+        _installed_by = before[2]
+
+
+def _handlers_on(*streams: _Stream) -> Iterator[tuple[Any, _Stream]]:
+    """The root logger's handlers that write to what the streams stand for."""
+    logging = sys.modules.get("logging")
+    for handler in logging.root.handlers if logging is not None else ():
+        for stream in streams:
+            if getattr(handler, "stream", None) is stream.original and hasattr(handler, "setStream"):
+                yield handler, stream

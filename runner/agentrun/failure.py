@@ -1,0 +1,158 @@
+"""Why an attempt failed, as facts; and what follows, as one pure function."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+THREAD_TIMEOUT = "thread-timeout"
+"""The code of a timeout in a thread, which cannot be ended: another attempt would be a second live one."""
+
+Origin = Literal["exception", "program", "timeout", "lost", "output"]
+Verdict = Literal["transient", "item", "everyone", "skip"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The facts about one failed attempt. It crosses processes as JSON."""
+
+    origin: Origin
+    message: str
+    types: tuple[str, ...] = ()
+    """Qualified names of the exception's class and its bases, nearest first."""
+    traceback: str = ""
+    status: int | None = None
+    code: str = ""
+    retry_after_seconds: float | None = None
+    exit_code: int | None = None
+    resume_at: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value not in (None, "", ())}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Failure:
+        return cls(**{**value, "types": tuple(value.get("types", ()))})
+
+    @property
+    def cause(self) -> str:
+        """One line for people: the kind of error and its message."""
+        if self.origin == "exception" and self.types:
+            name = self.types[0].rpartition(".")[2]
+            return f"{name}: {self.message}" if self.message else name
+        return self.message
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    verdict: Verdict
+    passes_by_itself: bool = field(default=False)
+    """For `everyone`: exit 75 rather than 4."""
+    most_attempts: int | None = None
+    """A bound below the job's own, or None."""
+
+
+_SIGNALS: dict[str, Judgement] = {
+    "agentrun.errors.Retry": Judgement("transient"),
+    "agentrun.errors.Fail": Judgement("item"),
+    "agentrun.errors.Skip": Judgement("skip"),
+}
+# Not ValueError, KeyError and IndexError: a model's odd reply raises those, and the next reply may be right.
+_PROGRAMMING = frozenset(
+    f"builtins.{name}"
+    for name in (
+        "AssertionError AttributeError ImportError NameError NotImplementedError RecursionError SyntaxError "
+        "TypeError ZeroDivisionError"
+    ).split()
+)
+_TRANSIENT_STATUS = frozenset({408, 425, 429})
+_MODEL_SDKS = (
+    "openai",
+    "anthropic",
+    "google",
+    "mistralai",
+    "cohere",
+    "groq",
+    "litellm",
+    "pydantic_ai",
+    "boto",
+)
+_EVERYONES_STATUS = frozenset({401, 402, 403})
+# By code or by text, whatever the status: providers report a spent quota as 400, 402, 403 or 429.
+_SPENT = re.compile(
+    r"insufficient[ _]quota|exceeded your current quota|credit balance is too low|billing[ _]hard[ _]limit"
+    r"|quota[ _]?exceeded|insufficient[ _](credits?|funds|balance)|out of credits|payment required",
+    re.IGNORECASE,
+)
+_UNKNOWN_MODEL = re.compile(
+    r"model_not_found|model[^.\n]{0,80}(does not exist|not found|not supported|is not available)"
+    r"|(unknown|invalid) model",
+    re.IGNORECASE,
+)
+
+
+def judge(failure: Failure) -> Judgement:
+    """What a failure means: for its attempt, for its item, or for everyone."""
+    if failure.code == THREAD_TIMEOUT:
+        return Judgement("item")
+    if failure.origin in ("timeout", "lost"):
+        return Judgement("transient", most_attempts=2)
+    if failure.origin == "output":
+        return Judgement("item")
+    if failure.origin == "program":
+        return _judge_program(failure)
+    for name in failure.types:
+        if name == "agentrun.errors.Stop":
+            return Judgement("everyone", passes_by_itself=failure.resume_at is not None)
+        if name in _SIGNALS:
+            return _SIGNALS[name]
+    if _is_from_model_sdk(failure) and _is_everyones(failure):
+        return Judgement("everyone")
+    if failure.status is not None:
+        transient = failure.status in _TRANSIENT_STATUS or failure.status >= 500
+        return Judgement("transient" if transient else "item")
+    # A connection error of a library may inherit from ValueError, say; its nearest class decides.
+    if any(_is_connection_error(name) for name in failure.types):
+        return Judgement("transient")
+    if any(name in _PROGRAMMING for name in failure.types):
+        return Judgement("item")
+    return Judgement("transient")
+
+
+def _judge_program(failure: Failure) -> Judgement:
+    match failure.exit_code:
+        case 65:
+            return Judgement("item")
+        case 77:
+            return Judgement("skip")
+        case 126 | 127:
+            return Judgement("everyone")
+        case _:
+            return Judgement("transient")
+
+
+def _is_from_model_sdk(failure: Failure) -> bool:
+    return any(name.split(".", 1)[0].startswith(_MODEL_SDKS) for name in failure.types)
+
+
+def _is_everyones(failure: Failure) -> bool:
+    said = f"{failure.code} {failure.message}"
+    if failure.status in _EVERYONES_STATUS or _SPENT.search(said):
+        return True
+    return failure.status in (400, 404) and bool(_UNKNOWN_MODEL.search(said))
+
+
+def _is_connection_error(name: str) -> bool:
+    last = name.rpartition(".")[2]
+    return last in ("ConnectionError", "TimeoutError") or last.endswith(
+        (
+            "ConnectionError",
+            "ConnectError",
+            "ConnectTimeout",
+            "ReadTimeout",
+            "APITimeoutError",
+            "RemoteProtocolError",
+        )
+    )

@@ -1,0 +1,67 @@
+"""The feed: the items to run, one after another, read from the source as they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agentrun.errors import SourceChangedError
+from agentrun.item import Item, key_digest
+from agentrun.ledger import NOT_LISTED, Ledger
+from agentrun.plan import RepeatedKeys
+
+if TYPE_CHECKING:
+    from agentrun.sources.port import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """An item to run and its row in the ledger."""
+
+    row: int
+    item: Item
+
+
+def feed(source: Source, ledger: Ledger, is_wanted: Callable[[int], bool]) -> Iterator[Work]:
+    """The wanted items, in order, as they were when they were listed.
+
+    One whose content is another by now stops the launch. What is new, or has moved while this pass is under way, is
+    passed over: the listing before the end of a run finds it.
+    """
+    order, total = ledger.order, len(ledger.order)
+    repeats = RepeatedKeys()
+    for position, raw in enumerate(source):
+        if position < total and not is_wanted(order[position]):
+            continue
+        identity = source.identify(raw)
+        key = identity.key
+        digest = key_digest(key)
+        expected = ledger.digest(order[position]) if position < total else b""
+        if digest == expected:
+            row = order[position]
+        else:
+            row = ledger.find(digest)
+            if row < 0 or not is_wanted(row):
+                # Perhaps the second of its key, which is listed as key~2.
+                key, digest = repeats.next_free(key, lambda d: ledger.find(d) < 0 or is_wanted(ledger.find(d)))
+                row = ledger.find(digest)
+            if row < 0 or not is_wanted(row) or ledger.positions[row] == NOT_LISTED:
+                continue
+        _check_unchanged(source, raw, identity.content, identity.stamp, ledger, row, key)
+        yield Work(row, source.item(raw, ledger.positions[row], key))
+
+
+def _check_unchanged(
+    source: Source, raw: object, content: bytes | None, stamp: int, ledger: Ledger, row: int, key: str
+) -> None:
+    if content is None:
+        if stamp == ledger.stamps[row]:
+            return
+        content = source.content(raw)
+        ledger.stamps[row] = stamp
+    if int.from_bytes(content[:8], "big") != ledger.contents[row]:
+        raise SourceChangedError(
+            f"{source.where(ledger.positions[row])}: the item {key} was changed after this launch had listed it; "
+            f"run the same command again when the source is at rest"
+        )

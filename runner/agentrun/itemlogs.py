@@ -1,0 +1,96 @@
+"""What attempts print: one file a slot while they run, one file an item for those that are not done."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from agentrun.item import key_digest
+
+KEPT_BYTES = 1024 * 1024
+
+
+class ItemLogs:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._known = {entry.name for entry in os.scandir(folder)}
+
+    def slot_path(self, slot: int) -> Path:
+        return self._folder / f".slot-{slot}.log"
+
+    def append(self, slot: int, text: str) -> None:
+        with _open_append(self.slot_path(slot)) as file:
+            file.write(text.encode("utf-8", "backslashreplace") + b"\n")
+
+    def tail(self, slot: int, count: int) -> bytes:
+        return _tail(self.slot_path(slot), count)
+
+    def keep(self, slot: int, key: str, heading: str) -> None:
+        """After an attempt that is not done: add what it printed to the item's own log."""
+        said = _tail(self.slot_path(slot), KEPT_BYTES)
+        path = self._folder / log_name(key)
+        self._known.add(path.name)
+        with _open_append(path) as file:
+            file.write(f"--- {heading}\n".encode("utf-8", "backslashreplace"))
+            file.write(said if said.endswith(b"\n") or not said else said + b"\n")
+        _trim(path)
+        self.empty(slot)
+
+    def empty(self, slot: int) -> None:
+        path = self.slot_path(slot)
+        try:
+            if os.path.getsize(path):
+                os.truncate(path, 0)
+        except FileNotFoundError:
+            pass
+
+    def forget(self, key: str) -> None:
+        """The item is done: its log is no longer needed."""
+        name = log_name(key)
+        if name in self._known:
+            self._known.discard(name)
+            (self._folder / name).unlink(missing_ok=True)
+
+    def trim(self, slots: int) -> None:
+        """Keep the end of those that grew too long. Writers append, so they go on at the new end."""
+        for slot in range(slots):
+            _trim(self.slot_path(slot))
+
+    def close(self, slots: int) -> None:
+        for slot in range(slots):
+            self.slot_path(slot).unlink(missing_ok=True)
+
+
+def log_name(key: str) -> str:
+    """A file name for a key: readable as far as that is safe, and unique."""
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", key)[-60:].lstrip(".-")
+    return f"{readable}-{key_digest(key).hex()[:12]}.log"
+
+
+def _open_append(path: Path):  # type: ignore[no-untyped-def]
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    return os.fdopen(fd, "wb", buffering=0)
+
+
+def _tail(path: Path, count: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - count))
+            return file.read(count)
+    except FileNotFoundError:
+        return b""
+
+
+def _trim(path: Path) -> None:
+    try:
+        if os.path.getsize(path) <= 2 * KEPT_BYTES:
+            return
+    except FileNotFoundError:
+        return
+    end = _tail(path, KEPT_BYTES)
+    os.truncate(path, 0)
+    with _open_append(path) as file:
+        file.write(b"[the beginning was dropped]\n" + end)

@@ -1,0 +1,285 @@
+"""A job: what to run, from where, within which limits. Describes; does no I/O."""
+
+from __future__ import annotations
+
+import os.path
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from agentrun import jsontext
+from agentrun.errors import JobError
+from agentrun.layers import KINDS, Layer, Value, Values
+from agentrun.placeholders import check_argv, escape, fill, names_in
+from agentrun.values import NONE_ALLOWED, Allowance, Rate, parse_allowance, parse_duration, parse_rate, shown
+
+ItemsKind = Literal["files", "jsonl", "csv", "lines", "python"]
+Isolation = Literal["process", "thread"]
+Parse = Literal["text", "json"]
+NAME_LIMIT_BYTES = 100
+STANDARD_INPUT = "-"
+_LATE = ("date", "run_id")  # placeholders of the output, known only when a run is
+_ISOLATIONS: tuple[Isolation, ...] = ("process", "thread")
+_PARSES: tuple[Parse, ...] = ("text", "json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemsSpec:
+    """Where the items come from: a glob or a file's path, as written, with params filled in."""
+
+    kind: ItemsKind
+    pattern: str
+    """`-` is standard input; empty for Python items."""
+    key: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.pattern}" if self.pattern else self.kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A checked job. Paths are relative to `base`: the job file's folder, or that of the first start."""
+
+    name: str
+    base: Path
+    file: Path | None = None
+    items: ItemsSpec
+    agent: str | None = None
+    command: tuple[str, ...] | None = None
+    parse: Parse = "text"
+    version: str | None = None
+    isolation: Isolation | None = None
+    params: Mapping[str, Any]
+    output: str
+    """A template: `{date}` and `{run_id}` are still in it."""
+    env_file: str | None = None
+    needs_env: tuple[str, ...] = ()
+    carry: bool = False
+    concurrency: int = 1
+    timeout_seconds: float | None = 1800.0
+    retries: int = 3
+    rate: Rate | None = None
+    allow_failures: Allowance = NONE_ALLOWED
+    stop_after_failures: int = 10
+    """0: never."""
+    crash_limit: int = 3
+    """0: the crash-loop guard is off."""
+    grace_seconds: float = 30.0
+    keep_changed: bool = False
+
+    def output_path(self, *, run_id: str, date: str) -> Path:
+        return self.base / fill(self.output, {"run_id": run_id, "date": date})
+
+    def partial_path(self, *, run_id: str, date: str) -> Path:
+        output = self.output_path(run_id=run_id, date=date)
+        return output.with_name(f"{output.stem}.partial{output.suffix}")
+
+    def identity(self) -> dict[str, Any]:
+        """What may not differ under one name while a run is unfinished."""
+        does: dict[str, Any] = {"command": list(self.command)} if self.command else {"agent": self.agent}
+        return {"items": str(self.items), "key": self.items.key, **does, "params": dict(self.params)}
+
+
+def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default_name: str) -> Job:
+    """The job that the layers, weakest first, describe together; JobError names layer, key and fault.
+
+    Each layer is a label for messages and values in the shape of a job file. A value of None is as not given.
+    """
+    values = Values(layers, has_file=file is not None)
+    strongest = layers[-1][0] if layers else "job"
+    where = layers[0][0] if layers else "job"
+    params = _params(values)
+    texts = {name: text for name, value in params.items() if (text := _as_text(value)) is not None}
+    name = _name(values, texts, default=Value(strongest, "name", default_name))
+    items = _items(values, texts, where)
+    agent, command = _agent(values, where, items.kind)
+    concurrency = values.whole("run.concurrency", 1, least=1)
+    carry = values.flag("carry")
+    if carry and concurrency > 1:
+        value = values.get("run.concurrency")
+        assert value is not None
+        raise value.refuse(f"is {concurrency}, and carry = true needs 1: each item gets what the one before it left")
+    return Job(
+        name=name,
+        base=base,
+        file=file,
+        items=items,
+        agent=agent,
+        command=command,
+        parse=values.choice("parse", _PARSES) or "text",
+        version=values.text("version", 'write it in quotes, such as "3"'),
+        isolation=values.choice("isolation", _ISOLATIONS),
+        params=params,
+        output=_output(values, texts, name=name, base=base, items=items),
+        env_file=values.text("env_file", 'write a path such as ".env"'),
+        needs_env=_needs_env(values),
+        carry=carry,
+        concurrency=concurrency,
+        timeout_seconds=values.parsed("run.timeout", parse_duration, 1800.0) or None,
+        retries=values.whole("run.retries", 3, least=0),
+        rate=values.parsed("run.rate", _rate, None),
+        allow_failures=values.parsed("run.allow_failures", parse_allowance, NONE_ALLOWED),
+        stop_after_failures=values.whole("run.stop_after_failures", 10, least=0, zero="0: never"),
+        crash_limit=values.whole("run.crash_limit", 3, least=0, zero="0: off"),
+        grace_seconds=values.parsed("run.grace", parse_duration, 30.0),
+        keep_changed=values.flag("run.keep_changed"),
+    )
+
+
+def _rate(value: Any) -> Rate | None:
+    return parse_rate(value)
+
+
+def _params(values: Values) -> dict[str, Any]:
+    params = {}
+    for name, value in values.below("params").items():
+        if value.found == "":
+            raise value.refuse(f"is empty; give it with --set {name}=…")
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", name):
+            raise value.refuse("is not a name; use letters, digits, _ and -, beginning with a letter")
+        try:
+            # There and back, so that a TOML date is the same text now as after a resume.
+            params[name] = jsontext.decode(jsontext.encode(value.found, name=value.key))
+        except jsontext.NotJson as error:
+            raise JobError(f"{value.label}: {error}", where=value.label, key=value.key) from None
+    return params
+
+
+def _as_text(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else None
+
+
+def _fill(value: Value, texts: Mapping[str, str], *, keep: Sequence[str] = ()) -> str:
+    try:
+        return fill(value.found, texts, keep=keep)
+    except ValueError as error:
+        raise value.refuse(str(error)) from None
+
+
+def _name(values: Values, texts: Mapping[str, str], *, default: Value) -> str:
+    if values.text("name") is None:
+        return _checked_name(default, str(default.found))
+    value = values.get("name")
+    assert value is not None
+    filled = _fill(value, texts)
+    for name in names_in(value.found):
+        if "/" in texts[name] or "\0" in texts[name] or texts[name] == "..":
+            param = values.get(f"params.{name}") or value
+            raise param.wants(f"it goes into the job's name {shown(value.found)}, so give one without / or NUL, not ..")
+    return _checked_name(value, filled)
+
+
+def _checked_name(value: Value, name: str) -> str:
+    fault = None
+    if not name:
+        fault = "is empty"
+    elif "/" in name:
+        fault = "has a / in it"
+    elif name[0] in ".-":
+        fault = f"begins with {name[0]}"
+    elif name != name.strip():
+        fault = "begins or ends with a space"
+    elif any(unicodedata.category(character) in ("Cc", "Cf", "Cs") for character in name):
+        fault = "has a control character in it"
+    elif len(name.encode()) > NAME_LIMIT_BYTES:
+        fault = f"is over {NAME_LIMIT_BYTES} bytes long"
+    if fault is None:
+        return name
+    would_do = re.sub(r"[^\w.-]+", "-", name).strip(".-")[:40].strip(".-") or "my-job"
+    raise value._replace(found=name).wants(
+        f"it names a folder and {fault}; use a name such as {shown(would_do)} (name = …, or --name)"
+    )
+
+
+def _items(values: Values, texts: Mapping[str, str], where: str) -> ItemsSpec:
+    if values.get("items.python") is not None:
+        return ItemsSpec(kind="python", pattern="", key=values.text("items.key"))
+    kind = next((name for name in KINDS if values.get(f"items.{name}")), None)
+    if kind is None:
+        raise JobError(
+            f"{where}: no items are given; write files, jsonl, csv or lines under [items], or use --items",
+            where=where,
+            key="items",
+        )
+    values.text(f"items.{kind}", 'write a path or a pattern such as "docs/*.txt"')
+    value = values.get(f"items.{kind}")
+    assert value is not None
+    pattern = _fill(value, texts)
+    if "\0" in pattern:
+        raise value.refuse("has a NUL character in it; leave that out")
+    if kind == "files" and pattern == STANDARD_INPUT:
+        raise value.wants("standard input is read as lines, jsonl or csv")
+    key = values.text("items.key", 'write the name of a field, such as "id"')
+    if key is not None and kind in ("files", "lines"):
+        key_value = values.get("items.key")
+        assert key_value is not None
+        raise key_value.wants(f"it is for jsonl and csv; an item of {kind} is known by its own text: leave it out")
+    kinds: dict[str, ItemsKind] = {"files": "files", "jsonl": "jsonl", "csv": "csv", "lines": "lines"}
+    return ItemsSpec(kind=kinds[kind], pattern=pattern, key=key)
+
+
+def _agent(values: Values, where: str, kind: str) -> tuple[str | None, tuple[str, ...] | None]:
+    agent = values.text("agent", 'write "file.py:function"')
+    command = values.texts("command", 'write a list, such as ["./triage.sh", "{path}"]')
+    if agent is None and command is None:
+        raise JobError(
+            f'{where}: neither agent nor command is given; write agent = "file.py:function", or command = ["program"]',
+            where=where,
+            key="agent",
+        )
+    if agent is not None:
+        value = values.get("agent")
+        assert value is not None
+        source, colon, function = agent.rpartition(":")
+        if not (colon and source.strip() and function.strip()):
+            raise value.wants('write "file.py:function"')
+        if (parse := values.get("parse")) is not None:
+            raise parse.refuse("is for a command; what a Python agent returns is taken as it is: leave it out")
+        return agent, None
+    value = values.get("command")
+    assert value is not None and command is not None
+    if not command or not command[0].strip():
+        raise value.wants('write the program first, such as ["./triage.sh", "{path}"]')
+    try:
+        check_argv(command, kind=kind)
+    except ValueError as error:
+        raise value.refuse(str(error)) from None
+    if (isolation := values.get("isolation")) is not None:
+        raise isolation.refuse("is for a Python agent; a command always has a process of its own: leave it out")
+    return None, command
+
+
+def _output(values: Values, texts: Mapping[str, str], *, name: str, base: Path, items: ItemsSpec) -> str:
+    if values.text("output", 'write a path such as "out/results.jsonl"') is None:
+        return f"{escape(name)}.results.jsonl"
+    value = values.get("output")
+    assert value is not None
+    output = _fill(value, {key: text for key, text in texts.items() if key not in _LATE}, keep=_LATE)
+    if "\0" in output:
+        raise value.refuse("has a NUL character in it; leave that out")
+    if output.endswith("/") or output == STANDARD_INPUT or os.path.basename(output) in (".", ".."):  # noqa: PTH119
+        raise value.wants('write the path of a file, such as "out/results.jsonl"')
+    if items.kind in ("jsonl", "csv", "lines") and _same(base, items.pattern, output):
+        raise value.wants("the items are read from that file; write the results to another")
+    return output
+
+
+def _same(base: Path, pattern: str, output: str) -> bool:
+    return os.path.normpath(base / pattern) == os.path.normpath(base / output)
+
+
+def _needs_env(values: Values) -> tuple[str, ...]:
+    names = values.texts("needs_env", 'write a list, such as ["OPENAI_API_KEY"]') or ()
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            value = values.get("needs_env")
+            assert value is not None
+            raise value.refuse(f"has {shown(name)}, which is not the name of an environment variable")
+    return names

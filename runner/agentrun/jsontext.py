@@ -1,0 +1,92 @@
+"""Values as JSON: what goes in comes out the same, or is refused with the place inside it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import orjson
+
+DEPTH_LIMIT = 200
+_INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
+
+
+class NotJson(ValueError):
+    """`path` is the place inside the value, such as `output.scores[3]`."""
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(f"{path} {what}")
+        self.path = path
+        self.what = what
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (NotJson, (self.path, self.what))
+
+
+def encode(value: Any, *, name: str = "output") -> bytes:
+    """JSON that `decode` turns back into the same value; anything else raises NotJson."""
+    try:
+        text = orjson.dumps(value, default=_default)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise find_fault(value, name) or NotJson(name, f"cannot be written as JSON: {error}") from None
+    # orjson writes NaN and Infinity as null without a word.
+    if b"null" in text and (fault := find_fault(value, name)) is not None:
+        raise fault
+    # What can be written nested this deep may not be readable again.
+    if text.count(b"[") + text.count(b"{") > DEPTH_LIMIT and (fault := find_fault(value, name)) is not None:
+        raise fault
+    return text
+
+
+def decode(text: bytes) -> Any:
+    return orjson.loads(text)
+
+
+def _default(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)  # pydantic models, without importing pydantic
+    if callable(dump):
+        return dump(mode="json")
+    raise TypeError(type(value).__name__)
+
+
+def find_fault(value: Any, name: str) -> NotJson | None:
+    """The first thing in `value` that JSON cannot hold, searched without recursion."""
+    todo: list[tuple[Any, str, int]] = [(value, name, 0)]
+    while todo:
+        part, path, depth = todo.pop()
+        if depth > DEPTH_LIMIT:
+            return NotJson(name, f"is nested more than {DEPTH_LIMIT} levels deep; flatten it")
+        if part is None or isinstance(part, bool):
+            continue
+        if isinstance(part, str):
+            if not _is_unicode(part):
+                return NotJson(path, "holds a lone surrogate; encode it with errors='replace' first")
+        elif isinstance(part, int):
+            if not _INT_MIN <= part <= _INT_MAX:
+                return NotJson(path, "is an integer beyond 64 bits; return it as text")
+        elif isinstance(part, float):
+            if not math.isfinite(part):
+                return NotJson(path, f"is {part}, which JSON cannot hold; return None or text")
+        elif isinstance(part, dict):
+            for key, inner in reversed(part.items()):
+                if not isinstance(key, str):
+                    return NotJson(path, f"has the key {key!r}; JSON keys are text")
+                if not _is_unicode(key):
+                    return NotJson(path, "has a key with a lone surrogate")
+                todo.append((inner, f"{path}.{key}", depth + 1))
+        elif isinstance(part, list | tuple):
+            todo.extend((inner, f"{path}[{n}]", depth + 1) for n, inner in reversed(list(enumerate(part))))
+        else:
+            try:
+                orjson.dumps(part, default=_default)
+            except (TypeError, ValueError, RecursionError):
+                return NotJson(path, f"is a {type(part).__name__}, which JSON cannot hold")
+    return None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,417 @@
+"""A launch: one process working on a run, from the lock to the last checkpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from agentrun.attempts import Attempts
+from agentrun.checkpoint import Checkpoint
+from agentrun.clock import now_text
+from agentrun.committer import Committer, Unit
+from agentrun.errors import AgentrunError, CheckpointError, LaterError, PlanError
+from agentrun.events import Began, Planned, Progress, Warned, Watcher, ignore
+from agentrun.executors.port import Executor
+from agentrun.feed import Work, feed
+from agentrun.itemlogs import ItemLogs
+from agentrun.job import STANDARD_INPUT, Job
+from agentrun.ledger import FAILED, PENDING
+from agentrun.plan import list_items
+from agentrun.processes import boot_id
+from agentrun.recovery import Options, check_plan, recover
+from agentrun.results import check_output, write_results
+from agentrun.run import Run, new_checkpoint, summarise
+from agentrun.slots import Slots, StopReason
+from agentrun.sources import Source, encode_python_items, open_source
+from agentrun.store.disk import Disk, discard
+from agentrun.store.port import Store
+
+COMPACT_OVER_BYTES = 64 * 1024 * 1024
+_PIECE_BYTES = 1 << 20
+_SIGNAL_NAMES = {1: "SIGHUP", 2: "Ctrl-C", 15: "SIGTERM"}
+
+
+class Launch:
+    """`prepare` finds out what is to be done, `work` does it, `close` gives the lock back.
+
+    Whatever happens in between, what is on disk can be resumed.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        store: Store,
+        *,
+        agent: str,
+        options: Options | None = None,
+        watcher: Watcher = ignore,
+        kept: dict[str, Any] | None = None,
+        job_json: bytes | None = None,
+        items: Iterable[Any] | None = None,
+        stdin: BinaryIO | None = None,
+        disk: Disk | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        compact_over_bytes: int = COMPACT_OVER_BYTES,
+    ) -> None:
+        self.progress = Progress()
+        self._job = job
+        self._store = store
+        self._agent = agent
+        self._options = options or Options()
+        self._watcher = watcher
+        self._kept = kept or {}
+        self._job_json = job_json
+        self._items = items
+        self._stdin = stdin
+        self._disk = disk or Disk()
+        self._sleep = sleep
+        self._compact_over_bytes = compact_over_bytes
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._spool: str | None = None
+        self._abandoned: dict[str, Any] | None = None
+        self._early_stop: StopReason | None = None
+        self._signals = 0
+        self._slots: Slots | None = None
+        self._run: Run
+        self._source: Source
+        self._logs: ItemLogs
+
+    # ---- preparing
+
+    def prepare(self) -> dict[str, Any] | None:
+        """Take the lock, read what is there, make the plan. Returns a summary where there is nothing to do.
+
+        Nothing that was on disk is changed here, but a state that cannot be read with --fresh.
+        """
+        self._store.lock(wait_seconds=self._options.wait_seconds)
+        try:
+            found = self._load()
+        except CheckpointError as error:
+            if not self._options.fresh:
+                raise
+            self._watcher(Warned(f"{error.message}; it is kept as runs/{self._store.set_aside()}"))
+            found = None
+        if isinstance(found, dict):
+            return found
+        if found is None and self._options.resume:
+            return self._nothing_to_resume()
+        if found is not None and self._options.fresh:
+            self._abandoned = summarise(found, status="abandoned")
+            found = None
+        self._plan(found or new_checkpoint(self._job), resumed=found is not None)
+        return None
+
+    def _load(self) -> Checkpoint | dict[str, Any] | None:
+        loaded = self._store.load(accept_edits=self._options.accept_edits)
+        if loaded.finished is not None:
+            # The last launch died between filing the summary and clearing the state.
+            self._store.finish(loaded.finished)
+            self._watcher(Warned("the run was finished already; its state is cleared now"))
+            return {**loaded.finished, "exit_code": 0, "nothing_to_do": True}
+        return loaded.checkpoint
+
+    def _nothing_to_resume(self) -> dict[str, Any]:
+        ended = self._store.summaries()
+        if not ended:
+            name = self._job.name
+            raise PlanError(f"{name}: has no run to go on with; begin one with: agentrun start {name}")
+        return {**ended[0], "exit_code": 0, "nothing_to_do": True}
+
+    def _plan(self, checkpoint: Checkpoint, *, resumed: bool) -> None:
+        job, options, context = self._job, self._options, checkpoint.context
+        ended = self._store.summaries()
+        run = Run(job, self._agent, checkpoint, resumed, *_nothing())
+        check_output(
+            run.output,
+            ended=ended,
+            overwrite=options.overwrite
+            or bool(context.get("overwrite"))
+            # Renamed into place, and then the launch died before its summary could say so.
+            or context.get("completing") == str(run.output),
+        )
+        self._spool = context.get("spool")
+        self._spool_items(launch=context["launches"] + 1)
+        outputs = [Path(output["path"]) for one in ended if isinstance(output := one.get("output"), dict)]
+        self._source = open_source(
+            job.items,
+            job.base,
+            exclude=[self._folder, run.output, run.partial_output, *outputs],
+            spool=self._folder / self._spool if self._spool else None,
+        )
+        self._run = recover(
+            self._store, job, self._source, checkpoint, resumed=resumed, agent=self._agent, options=options
+        )
+        self._watcher(
+            Planned(
+                job=job,
+                plan=self._run.plan,
+                run_id=run.run_id,
+                launch=context["launches"] + 1,
+                output=run.output,
+                resumed=resumed,
+                last=None if resumed or not ended else ended[0],
+                notes=tuple(self._run.notes),
+            )
+        )
+
+    def _spool_items(self, *, launch: int) -> None:
+        """Standard input and Python items are kept in the run's folder, under a name that is new."""
+        if self._items is not None:
+            chunks: Iterable[bytes] = encode_python_items(self._items)
+        elif self._job.items.pattern == STANDARD_INPUT and self._stdin is not None:
+            stream = self._stdin
+            chunks = iter(lambda: stream.read(_PIECE_BYTES), b"")
+        else:
+            return
+        self._spool = f"items-{launch}-{time.time_ns():x}.spool"
+        if self._store.folder is not None:
+            self._store.keep(self._spool, chunks)
+            return
+        with (self._folder / self._spool).open("wb") as file:
+            file.writelines(chunks)
+
+    @property
+    def _folder(self) -> Path:
+        """The run's folder; for a store without one, a scratch folder for this launch."""
+        if self._store.folder is not None:
+            return self._store.folder
+        if self._scratch is None:
+            self._scratch = tempfile.TemporaryDirectory(prefix="agentrun-")
+        return Path(self._scratch.name)
+
+    # ---- working
+
+    async def work(self, executor: Executor) -> dict[str, Any]:
+        """Run the items, commit how they end, and finish the run where it is complete. Returns the summary."""
+        run, job = self._run, self._job
+        self._logs = ItemLogs(self._folder / "logs")
+        committer = Committer(self._store, snapshot=self._snapshot, landed=self._landed)
+        attempts = Attempts(
+            executor,
+            job,
+            run_id=run.run_id,
+            launch=run.launch + 1,
+            logs=self._logs,
+            watcher=self._watcher,
+            sleep=self._sleep,
+        )
+        slots = self._slots = Slots(run, attempts, committer, watcher=self._watcher, limit=self._options.limit)
+        if self._early_stop is not None:
+            slots.stop(self._early_stop)
+        trimming = asyncio.ensure_future(self._trim_logs())
+        try:
+            await self._begin(slots, committer)
+            await executor.start()
+            await self._run_all(slots, committer)
+            await committer.commit_bare()  # `running` is empty: a clean stop
+        finally:
+            trimming.cancel()
+            committer.close()
+            self._logs.close(job.concurrency)
+        return self._end(slots)
+
+    async def _begin(self, slots: Slots, committer: Committer) -> None:
+        """The launch's own first commit. Before it nothing is unlinked, told or started."""
+        run, store = self._run, self._store
+        context = run.checkpoint.context
+        context |= {
+            "identity": self._job.identity(),
+            "agent": self._agent,
+            "launches": context["launches"] + 1,
+            "boot": boot_id(),
+            "kept": self._kept,
+            "gone": run.plan.gone,
+        }
+        if self._options.overwrite:
+            context["overwrite"] = True
+        if self._spool:
+            context["spool"] = self._spool
+        if self._abandoned is not None:
+            store.finish(self._abandoned)
+        slots.open(self._feed(), self._job.concurrency)
+        await committer.commit_bare()
+        if self._job_json is not None:
+            store.keep("job.json", [self._job_json])
+        store.prune(keep=[self._spool] if self._spool else [])
+        self._note("restore" if run.resumed else "launch", run_id=run.run_id)
+        self._compact()
+        for row, key in run.dead.items():
+            await committer.commit(Unit(row, -1, run.record_of_death(row, key)))
+        self._refresh_progress()
+        self._watcher(Began(self.progress))
+
+    def _compact(self) -> None:
+        """A journal that is large and mostly garbage is written anew."""
+        size, ledger = self._store.size(), self._run.ledger
+        if size <= self._compact_over_bytes:
+            return
+        refs = ledger.live_refs()
+        if self._store.size(refs) * 2 <= size:
+            ledger.move_refs(refs, self._store.compact(self._snapshot([]), refs))
+
+    def _feed(self) -> Iterator[Work]:
+        """Pending items, then those that failed in earlier launches. Suspects of a crash come later, alone."""
+        run, states = self._run, self._run.ledger.states
+
+        def in_flight(row: int) -> bool:
+            return self._slots is not None and row in self._slots.rows_in_flight
+
+        def is_pending(row: int) -> bool:
+            return states[row] == PENDING and row not in run.suspects and row not in run.dead and not in_flight(row)
+
+        def is_to_retry(row: int) -> bool:
+            return row in run.to_retry and states[row] == FAILED and not in_flight(row)
+
+        if run.ledger.counts["pending"]:
+            yield from feed(self._source, run.ledger, is_pending)
+        if run.to_retry:
+            yield from feed(self._source, run.ledger, is_to_retry)
+
+    async def _run_all(self, slots: Slots, committer: Committer) -> None:
+        run, ledger = self._run, self._run.ledger
+        while True:
+            settled_before = self.progress.settled_here
+            await slots.run()
+            if run.suspects and slots.stop_reason is None:
+                suspects = frozenset(run.suspects)
+                slots.open(
+                    feed(self._source, ledger, lambda row: row in suspects and ledger.states[row] == PENDING),
+                    1,
+                )
+                await committer.commit_bare()
+                await slots.run()
+            if slots.stop_reason is not None:
+                return
+            self._list_again()
+            if not ledger.counts["pending"]:
+                return
+            if self.progress.settled_here == settled_before:
+                raise LaterError(f"{self._job.name}: the items change while they are read; go on when they are at rest")
+            run.to_retry.clear()
+            slots.open(self._feed(), self._job.concurrency)
+            await committer.commit_bare()
+
+    def _list_again(self) -> None:
+        """Before a run ends: what is new or changed by now is run too."""
+        run, job = self._run, self._job
+        plan = list_items(self._source, run.ledger, tries_again=lambda row: False, keep_changed=job.keep_changed)
+        try:
+            check_plan(plan, self._source, accepted=run.plan.gone, allow_gone=self._options.allow_gone)
+        except AgentrunError as error:
+            raise LaterError(f"{error.message} (they went while this launch was running)") from None
+        found = plan.run + plan.changed
+        if job.carry and found + plan.moved:
+            raise LaterError(f"{job.name}: items changed during this launch; go back to them with the same command")
+        if found:
+            self._watcher(Warned(f"new or changed since the launch began, and run now: {found}"))
+        run.plan.gone = run.checkpoint.context["gone"] = plan.gone
+        self._refresh_progress()
+
+    async def _trim_logs(self) -> None:
+        while True:
+            await asyncio.sleep(1)
+            self._logs.trim(self._job.concurrency)
+
+    def request_stop(self, signal_number: int) -> None:
+        """On a signal: no new items; those in flight have `grace` to finish. The second ends them at once."""
+        self._signals += 1
+        reason = StopReason(128 + signal_number, f"stopped by {_SIGNAL_NAMES.get(signal_number, signal_number)}")
+        if self._slots is None:
+            self._early_stop = reason
+            return
+        self._slots.stop(reason)
+        if self._signals > 1:
+            self._slots.cancel()
+        else:
+            asyncio.get_running_loop().call_later(self._job.grace_seconds, self._slots.cancel)
+
+    # ---- committing
+
+    def _snapshot(self, units: Sequence[Unit]) -> Checkpoint:
+        """The checkpoint that includes these units, and names what their slots go on with."""
+        assert self._slots is not None
+        self._run.settle(units)
+        for unit in units:
+            self._slots.go_on(unit.slot)
+        return self._run.next_checkpoint(self._slots.in_flight.values())
+
+    def _landed(self, units: Sequence[Unit], refs: Sequence[int]) -> None:
+        assert self._slots is not None
+        for unit, ref in zip(units, refs, strict=True):
+            self._run.ledger.refs[unit.row] = ref
+            self._slots.rows_in_flight.discard(unit.row)
+            if unit.entry.fields["kind"] == "done":
+                self._logs.forget(unit.entry.fields["key"])
+        self.progress.settled_here += len(units)
+        self._refresh_progress()
+
+    def _refresh_progress(self) -> None:
+        progress, counts = self.progress, self._run.ledger.counts
+        progress.total, progress.to_run = len(self._run.ledger), self._run.plan.to_run
+        progress.done, progress.failed = counts["done"], counts["failed"]
+        progress.skipped, progress.waiting = counts["skipped"], counts["waiting"]
+        progress.running = len(self._slots.in_flight) if self._slots else 0
+
+    # ---- ending
+
+    def _end(self, slots: Slots) -> dict[str, Any]:
+        """All is settled: finish the run. Otherwise write what there is beside it, and say how it stopped."""
+        run, reason = self._run, slots.stop_reason
+        if run.is_complete:
+            return self._complete()
+        if slots.error is not None:
+            self._note("stop", reason=str(slots.error))
+            raise slots.error
+        summary = summarise(run.checkpoint, status="stopped")
+        if reason is not None:
+            summary |= {"exit_code": reason.exit_code, "reason": reason.text, "hint": reason.hint}
+        else:
+            code, what = (1, "failed") if run.too_many_failed else (3, "waiting")
+            write_results(run.ledger, self._store, run.partial_output, self._disk)
+            summary |= {
+                "exit_code": code,
+                "reason": f"{run.ledger.counts[what]} items are {what}",
+                "partial": str(run.partial_output),
+            }
+        self._note("stop", reason=summary["reason"])
+        return summary
+
+    def _complete(self) -> dict[str, Any]:
+        run = self._run
+        run.checkpoint.context["completing"] = str(run.output)
+        self._store.commit(self._snapshot([]), flush=True)
+        output = write_results(run.ledger, self._store, run.output, self._disk)
+        summary = summarise(run.checkpoint, status="finished") | {"output": output, "exit_code": 0}
+        self._store.finish(summary)
+        if run.partial_output.exists():
+            discard(self._disk, str(run.partial_output))
+        self._note("stop", reason="finished")
+        return summary
+
+    def _note(self, event: str, **details: Any) -> None:
+        checkpoint = self._run.checkpoint
+        self._store.note(
+            {
+                "at": now_text(),
+                "event": event,
+                "launch": checkpoint.context["launches"],
+                "last_completed": checkpoint.last_completed,
+                **details,
+            }
+        )
+
+    def close(self) -> None:
+        self._store.release()
+        if self._scratch is not None:
+            self._scratch.cleanup()
+
+
+def _nothing() -> tuple[Any, Any]:
+    from agentrun.ledger import Ledger
+    from agentrun.plan import Plan
+
+    return Ledger(), Plan()

@@ -1,0 +1,139 @@
+"""Placeholders in text: `{name}` stands for a value; `{{` and `}}` are braces.
+
+Plain replacement of known names in one pass: what a value says is never read as a placeholder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from agentrun.item import Item
+
+_PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_ARGV_NAMES = ("path", "text", "key", "index")
+# Linux takes 128 KiB for one argument, with the NUL at its end.
+ARGUMENT_LIMIT_BYTES = 128 * 1024 - 1
+
+
+def fill(template: str, values: Mapping[str, str], *, keep: Collection[str] = ()) -> str:
+    """`template` with its placeholders replaced.
+
+    With `keep`, those names stay and the result is a template again. Anything else in single braces raises
+    ValueError with the rest of a sentence: `has the placeholder {custmer}; …`.
+    """
+    known = [*values, *keep]
+
+    def value_of(name: str) -> str:
+        if name in values:
+            return escape(values[name]) if keep else values[name]
+        if name in keep:
+            return f"{{{name}}}"
+        raise ValueError(_unknown(name, known))
+
+    return _replace(template, value_of, braces=("{{", "}}") if keep else ("{", "}"))
+
+
+def escape(text: str) -> str:
+    """A template that `fill` turns into `text`."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def names_in(template: str) -> list[str]:
+    """The placeholders of a template, in order; ValueError where it is malformed."""
+    names: list[str] = []
+
+    def note(name: str) -> str:
+        names.append(name)
+        return ""
+
+    _replace(template, note, braces=("{", "}"))
+    return names
+
+
+def check_argv(command: Sequence[str], *, kind: str | None = None) -> None:
+    """Find early what `argv_for` would refuse for every item. `kind` is that of the items, where known."""
+    for element in command:
+        for name in names_in(element):
+            if kind == "files" and name not in ("", *_ARGV_NAMES):
+                raise ValueError(_unknown(name, _ARGV_NAMES))
+            if kind == "lines" and name not in ("", "text", "key", "index"):
+                raise ValueError(_unknown(name, ("text", "key", "index")))
+
+
+def argv_for(command: Sequence[str], item: Item) -> list[str]:
+    """The argv of one item's program. ValueError says what cannot be passed, and how it can."""
+
+    def value_of(name: str) -> str:
+        return _item_value(item, name)
+
+    argv = []
+    for element in command:
+        text = _replace(element, value_of, braces=("{", "}"))
+        if "\0" in text:
+            raise ValueError(f"the argument {element} has a NUL byte in it, which no argument can; {_STDIN}")
+        try:
+            size = len(os.fsencode(text))
+        except UnicodeEncodeError:
+            raise ValueError(f"the argument {element} has a lone surrogate in it; {_STDIN}") from None
+        if size > ARGUMENT_LIMIT_BYTES:
+            raise ValueError(f"the argument {element} is {size} bytes long, over 128 KiB; {_STDIN}")
+        argv.append(text)
+    return argv
+
+
+_STDIN = "pass it on standard input, where the item is as JSON"
+
+
+def _item_value(item: Item, name: str) -> str:
+    data = item.data
+    if name == "key":
+        return item.key
+    if name == "index":
+        return str(item.index)
+    if name == "":
+        if item.path is not None:
+            return str(item.path)
+        if item.line is not None:
+            return item.line
+        return data if isinstance(data, str) else item.key
+    # A record's own field called "text" or "path" is what its author means by {text} or {path}.
+    if isinstance(data, dict) and name in data:
+        value = data[name]
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if name == "path" and item.path is not None:
+        return str(item.path)
+    if name == "text":
+        return item.text
+    fields = [field for field in data if isinstance(field, str)] if isinstance(data, dict) else []
+    known: list[str] = ["text", "key", "index", *fields]
+    raise ValueError(_unknown(name, [*known, "path"] if item.path is not None else known))
+
+
+def _replace(template: str, value_of: Callable[[str], str], *, braces: tuple[str, str]) -> str:
+    def part(match: re.Match[str]) -> str:
+        found: Any = match[0]
+        if found == "{{":
+            return braces[0]
+        if found == "}}":
+            return braces[1]
+        if match[1] is None:
+            raise ValueError(f"has a single {found}; write {found * 2} for a brace")
+        return value_of(match[1])
+
+    return _PART.sub(part, template)
+
+
+def _unknown(name: str, known: Collection[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    if near:
+        does = f"did you mean {{{near[0]}}}?"
+    elif known:
+        does = "known here: " + ", ".join(f"{{{one}}}" for one in list(known)[:8])
+    else:
+        does = "none is known here"
+    return f"has the placeholder {{{name}}}; {does} (for braces write {{{{ and }}}})"

@@ -1,0 +1,214 @@
+"""The plan: what a launch would keep, run, run again and leave out, and why."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from agentrun.errors import ItemsError
+from agentrun.item import key_digest
+from agentrun.ledger import DONE, FAILED, NO_REF, PENDING, SKIPPED, WAITING, Ledger
+
+if TYPE_CHECKING:
+    from agentrun.sources.port import Source
+
+EXAMPLES = 3
+LAUNCHES_BEFORE_LEFT = 3
+
+
+@dataclass(slots=True)
+class Plan:
+    """Counts of items by what is to become of them, with a few keys of each as examples."""
+
+    total: int = 0
+    kept: int = 0
+    """Done or skipped, and unchanged."""
+    moved: int = 0
+    """Of those kept: at another position than before."""
+    run: int = 0
+    """Without a result: not begun, interrupted, or new."""
+    changed: int = 0
+    """Run again: the content is another than that of the result."""
+    kept_changed: int = 0
+    """Changed, and kept on purpose (--keep-changed)."""
+    again: int = 0
+    """Run again because an earlier item's carry is another now."""
+    failed: int = 0
+    """Failed before, and tried again after the others."""
+    left: int = 0
+    """Failed before, and left as they are."""
+    waiting: int = 0
+    gone: int = 0
+    """Finished items that the source no longer has."""
+    finished: int = 0
+    """Finished items on record, gone ones included."""
+    first_keys: list[str] = field(default_factory=list)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+    gone_refs: list[int] = field(default_factory=list)
+
+    def note(self, what: str, key: str) -> None:
+        setattr(self, what, getattr(self, what) + 1)
+        found = self.examples.setdefault(what, [])
+        if len(found) < EXAMPLES:
+            found.append(key)
+
+    @property
+    def to_run(self) -> int:
+        return self.run + self.changed + self.again + self.failed
+
+
+class RepeatedKeys:
+    """Gives the second item of a key `~2`, the third `~3`, in order, the same at every pass."""
+
+    def __init__(self) -> None:
+        self._highest: dict[bytes, int] = {}
+
+    def next_free(self, key: str, is_free: Callable[[bytes], bool]) -> tuple[str, bytes]:
+        base = key_digest(key)
+        number = self._highest.get(base, 1)
+        while True:
+            number += 1
+            suffixed = f"{key}~{number}"
+            digest = key_digest(suffixed)
+            if is_free(digest):
+                self._highest[base] = number
+                return suffixed, digest
+
+
+def list_items(
+    source: Source,
+    ledger: Ledger,
+    *,
+    tries_again: Callable[[int], bool],
+    keep_changed: bool = False,
+) -> Plan:
+    """Pass over the source once: which items there are now, and what the records say of them.
+
+    `tries_again(row)` says whether a failed item is tried in this launch.
+    """
+    plan = Plan(finished=ledger.states.count(DONE) + ledger.states.count(SKIPPED))
+    order = array("I")
+    seen = bytearray(len(ledger.states))
+    repeats = RepeatedKeys()
+    find, add, states, stamps, contents = (
+        ledger.find,
+        ledger.add,
+        ledger.states,
+        ledger.stamps,
+        ledger.contents,
+    )
+
+    def is_unseen(digest: bytes) -> bool:
+        row = find(digest)
+        return row < 0 or not seen[row]
+
+    for raw in source:
+        key, content, stamp = source.identify(raw)
+        digest = key_digest(key)
+        row = find(digest)
+        if row >= 0 and seen[row]:
+            if source.unique:
+                first = source.where(order.index(row))
+                raise ItemsError(
+                    f"{source.where(len(order))}: the key {key!r} stands in {first} already; keys are unique"
+                )
+            key, digest = repeats.next_free(key, is_unseen)
+            row = find(digest)
+        if row < 0:
+            row = add(digest)
+            seen.append(0)
+        seen[row] = 1
+        has_record = ledger.refs[row] != NO_REF
+        if content is None:
+            unchanged = has_record and stamp == stamps[row]
+            known = contents[row] if unchanged else int.from_bytes(source.content(raw)[:8], "big")
+        else:
+            known = int.from_bytes(content[:8], "big")
+        stamps[row] = stamp
+        if not has_record or states[row] == PENDING:
+            contents[row] = known
+            plan.note("run", key)
+        elif known != contents[row]:
+            if keep_changed and states[row] in (DONE, SKIPPED):
+                plan.note("kept_changed", key)
+            else:
+                ledger.begin_anew(row)
+                contents[row] = known
+                plan.note("changed", key)
+        elif states[row] in (DONE, SKIPPED):
+            plan.kept += 1
+            if ledger.positions[row] != len(order):
+                plan.note("moved", key)
+        elif states[row] == WAITING:
+            plan.note("waiting", key)
+        else:
+            plan.note("failed" if tries_again(row) else "left", key)
+        if len(plan.first_keys) < EXAMPLES:
+            plan.first_keys.append(key)
+        order.append(row)
+
+    for row, state in enumerate(states):
+        if state in (DONE, SKIPPED) and not seen[row]:
+            plan.gone += 1
+            if len(plan.gone_refs) < EXAMPLES:
+                plan.gone_refs.append(ledger.refs[row])
+    plan.total = len(order)
+    ledger.set_order(order)
+    return plan
+
+
+def is_tried_again(ledger: Ledger, row: int, *, agent: str, retry_all: bool) -> bool:
+    """A failed item is tried by every launch, until it has failed in three with the same content and agent."""
+    if row in ledger.set_aside:
+        return False
+    if retry_all or ledger.agent_names[ledger.agents[row]] != agent:
+        return True
+    return ledger.failed_launches.get(row, 0) < LAUNCHES_BEFORE_LEFT
+
+
+def too_much_gone(plan: Plan, *, accepted: int) -> bool:
+    """Would the plan leave out more than a tenth of the finished items, beyond what was accepted before?"""
+    return (plan.gone - accepted) * 10 > plan.finished
+
+
+def go_back(ledger: Ledger, plan: Plan, position: int) -> None:
+    """For a job with a carry: everything from `position` on is run again, with the carry before it."""
+    for row in ledger.order[position:]:
+        state = ledger.states[row]
+        if state != PENDING:
+            plan.kept -= state in (DONE, SKIPPED)
+            plan.waiting -= state == WAITING
+            plan.left -= state == FAILED
+            ledger.begin_anew(row)
+            plan.again += 1
+    ledger.set_order(ledger.order)
+
+
+class CarryChain:
+    """Each record of a job with a carry names the seq of the record before it: so the history can be checked."""
+
+    def __init__(self) -> None:
+        self._seq: dict[int, int] = {}
+        self._after: dict[int, int] = {}
+        self._index: dict[int, int] = {}
+
+    def note(self, row: int, record: dict[str, Any]) -> None:
+        self._seq[row] = record["seq"]
+        self._after[row] = record.get("after", 0)
+        self._index[row] = record["index"]
+
+    def first_break(self, ledger: Ledger, *, retry_failed: bool) -> int:
+        before = 0
+        for position, row in enumerate(ledger.order):
+            state = ledger.states[row]
+            if state in (PENDING, WAITING) or (retry_failed and state == FAILED):
+                return position
+            if self._after.get(row) != before or self._index[row] != position:
+                return position
+            before = self._seq[row]
+        return len(ledger.order)
+
+    def seq_before(self, ledger: Ledger, position: int) -> int:
+        return self._seq[ledger.order[position - 1]] if position else 0

@@ -1,0 +1,51 @@
+"""Positions as [first, last] ranges, the newest few of them, for people to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+NEWEST = 64
+
+
+class Ranges:
+    """Keeps the `NEWEST` ranges that were touched last; each call costs no more than a look at those."""
+
+    def __init__(self) -> None:
+        self._last_of: dict[int, int] = {}  # first -> last, the newest at the end
+        self._first_of: dict[int, int] = {}
+
+    def add(self, index: int) -> None:
+        self.add_range(index, index)
+
+    def add_range(self, first: int, last: int) -> None:
+        if first - 1 in self._first_of:
+            before = self._first_of[first - 1]
+            self._remove(before)
+            first = before
+        if last + 1 in self._last_of:
+            after = self._last_of[last + 1]
+            self._remove(last + 1)
+            last = after
+        self._insert(first, last)
+
+    def discard(self, index: int) -> None:
+        for first, last in self._last_of.items():
+            if first <= index <= last:
+                self._remove(first)
+                if first < index:
+                    self._insert(first, index - 1)
+                if index < last:
+                    self._insert(index + 1, last)
+                return
+
+    def _insert(self, first: int, last: int) -> None:
+        self._last_of[first] = last
+        self._first_of[last] = first
+        if len(self._last_of) > NEWEST:
+            self._remove(next(iter(self._last_of)))
+
+    def _remove(self, first: int) -> None:
+        del self._first_of[self._last_of.pop(first)]
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter(sorted([first, last] for first, last in self._last_of.items()))

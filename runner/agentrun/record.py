@@ -1,0 +1,69 @@
+"""A record: what happened to one item, as one line of the journal.
+
+    {"crc":"9ae0daaf","seq":7,"kind":"done","key":"documents/0001.txt","gen":0,…,"output":{…}}
+
+The CRC covers the line from behind its own field to before the newline. `outputs` in state.json holds the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+from zlib import crc32
+
+import orjson
+
+Kind = Literal["done", "failed", "skipped", "waiting"]
+KINDS: tuple[Kind, ...] = ("done", "failed", "skipped", "waiting")
+
+_PREFIX = b'{"crc":"'
+_BODY_AT = len(_PREFIX) + 8 + 2
+
+
+class RecordError(ValueError):
+    pass
+
+
+def encode_record(seq: int, fields: Mapping[str, Any], output: bytes | None = None) -> bytes:
+    """A line without its newline. `output` is JSON text, and stands last."""
+    body = orjson.dumps({"seq": seq, **fields})[1:]
+    if output is not None:
+        if b"\n" in output:
+            output = orjson.dumps(orjson.loads(output))
+        body = b'%b,"output":%b}' % (body[:-1], output)
+    return b'%b%08x",%b' % (_PREFIX, crc32(body), body)
+
+
+def check_record(line: bytes) -> bool:
+    return line[:8] == _PREFIX and b"%08x" % crc32(line[_BODY_AT:]) == line[8:16] and line[16:_BODY_AT] == b'",'
+
+
+def decode_record(line: bytes) -> dict[str, Any]:
+    if not check_record(line):
+        raise RecordError("the checksum does not match")
+    record: dict[str, Any] = orjson.loads(line)
+    return record
+
+
+def seal_record(record: Mapping[str, Any]) -> bytes:
+    """A record edited by hand, checked for its form and given a new checksum."""
+    fields = {name: value for name, value in record.items() if name not in ("crc", "seq", "output")}
+    for name, kind in (
+        ("seq", int),
+        ("gen", int),
+        ("index", int),
+        ("key", str),
+        ("kind", str),
+        ("hash", str),
+    ):
+        value = record.get(name)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise RecordError(f"{name} is {value!r}")
+    if record["kind"] not in KINDS:
+        raise RecordError(f"kind is {record['kind']!r}; it is one of {', '.join(KINDS)}")
+    try:
+        int(record["hash"], 16)
+    except ValueError:
+        raise RecordError(f"hash is {record['hash']!r}; leave it as it was") from None
+    output = orjson.dumps(record["output"]) if "output" in record else None
+    return encode_record(record["seq"], fields, output)

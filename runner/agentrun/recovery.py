@@ -1,0 +1,139 @@
+"""Recovery: from what is on disk and in the source to where a run stands. It changes nothing on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from agentrun.checkpoint import Checkpoint
+from agentrun.errors import ItemsError, PlanError
+from agentrun.item import key_digest
+from agentrun.job import Job
+from agentrun.ledger import NOT_LISTED, PENDING, Ledger
+from agentrun.plan import CarryChain, Plan, go_back, is_tried_again, list_items, too_much_gone
+from agentrun.processes import boot_id
+from agentrun.run import Run
+from agentrun.sources import Source
+from agentrun.store.port import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What one launch is asked beyond its job."""
+
+    fresh: bool = False
+    resume: bool = False
+    """Go on with an unfinished run; without one there is nothing to do."""
+    limit: int | None = None
+    failed: bool = False
+    allow_gone: bool = False
+    accept_edits: bool = False
+    overwrite: bool = False
+    wait_seconds: float = 5.0
+
+
+def recover(
+    store: Store,
+    job: Job,
+    source: Source,
+    checkpoint: Checkpoint,
+    *,
+    resumed: bool,
+    agent: str,
+    options: Options,
+) -> Run:
+    """Work out what is done from the records, and what is to be done from the source."""
+    if resumed:
+        check_same_job(job, checkpoint)
+    ledger = Ledger()
+    chain = CarryChain()
+    for ref, record in store.scan() if resumed else ():
+        row = ledger.apply(ref, record)
+        if job.carry:
+            chain.note(row, record)
+
+    def tries_again(row: int) -> bool:
+        # With a carry, trying a failed item means going back to it: only when asked.
+        return not job.carry and is_tried_again(ledger, row, agent=agent, retry_all=options.failed)
+
+    plan = list_items(source, ledger, tries_again=tries_again, keep_changed=job.keep_changed)
+    plan.examples["gone"] = [record["key"] for record in store.read(plan.gone_refs)]
+    check_plan(plan, source, accepted=checkpoint.context.get("gone", 0), allow_gone=options.allow_gone)
+    run = Run(job, agent, checkpoint, resumed, ledger, plan)
+    if job.carry:
+        _find_carry(store, run, chain, retry_failed=options.failed)
+    run.to_retry = {row for row in ledger.failed_launches if _is_listed(ledger, row) and tries_again(row)}
+    if resumed:
+        _count_deaths(run)
+        _note_versions(run)
+    return run
+
+
+def check_same_job(job: Job, found: Checkpoint) -> None:
+    """Another item pattern, agent or params under the name of an unfinished run: somebody would lose results."""
+    was, now = found.context.get("identity", {}), job.identity()
+    for name in ("items", "key", "agent", "command", "params"):
+        if was.get(name) != now.get(name):
+            raise PlanError(
+                f"{job.name}: an unfinished run of this name has {name} = {_short(was.get(name))}, "
+                f"and this is {_short(now.get(name))}; give this one a name of its own with --name, "
+                f"or begin anew with --fresh"
+            )
+
+
+def _short(value: Any) -> str:
+    text = repr(value) if value is not None else "none"
+    return text if len(text) <= 80 else text[:77] + "…"
+
+
+def check_plan(plan: Plan, source: Source, *, accepted: int, allow_gone: bool) -> None:
+    if not plan.total:
+        raise ItemsError(f"{source.describe()}; there is nothing to run")
+    if not allow_gone and too_much_gone(plan, accepted=accepted):
+        examples = ", ".join(plan.examples.get("gone", []))
+        raise PlanError(
+            f"{plan.gone} of {plan.finished} finished items are no longer in the source ({examples}, …) and would be "
+            f"left out of the results; bring them back, or go on without them with --allow-gone"
+        )
+
+
+def _find_carry(store: Store, run: Run, chain: CarryChain, *, retry_failed: bool) -> None:
+    ledger = run.ledger
+    at = chain.first_break(ledger, retry_failed=retry_failed)
+    go_back(ledger, run.plan, at)
+    if at:
+        (record,) = store.read([ledger.refs[ledger.order[at - 1]]])
+        run.carry, run.last_seq = record.get("carry"), record["seq"]
+
+
+def _is_listed(ledger: Ledger, row: int) -> bool:
+    return ledger.positions[row] != NOT_LISTED
+
+
+def _count_deaths(run: Run) -> None:
+    """Each item that was in flight when the last launch died has one death more; not after a reboot."""
+    limit, ledger, context = run.job.crash_limit, run.ledger, run.checkpoint.context
+    if not limit:
+        return
+    deaths: dict[str, int] = dict(context.get("deaths", {}))
+    if context.get("boot") == boot_id():
+        for item in run.checkpoint.running:
+            deaths[item["key"]] = deaths.get(item["key"], 0) + 1
+    for key, count in deaths.items():
+        row = ledger.find(key_digest(key))
+        if row < 0 or not _is_listed(ledger, row) or ledger.states[row] != PENDING:
+            continue
+        run.deaths[key] = count
+        if count >= limit:
+            run.dead[row] = key
+        elif count == limit - 1:
+            run.suspects.add(row)
+    if run.suspects:
+        run.notes.append(f"in flight at {limit - 1} crashes, so run alone and last: {len(run.suspects)}")
+
+
+def _note_versions(run: Run) -> None:
+    was, versions = run.checkpoint.context.get("agent"), run.ledger.versions
+    if was and was != run.agent and versions:
+        of = ", ".join(f"{count} of {name}" for name, count in versions.items())
+        run.notes.append(f"the agent has changed (now version {run.agent}); results span versions: {of}")

@@ -1,0 +1,92 @@
+"""The results: the deliverable, in item order, and nothing that differs from one run to the next."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from agentrun.errors import JobError
+from agentrun.ledger import DONE, Ledger
+from agentrun.store.disk import Disk, disk_error, replace_file
+from agentrun.store.port import Store
+
+_PIECE_BYTES = 1 << 18
+
+
+def result_line(index: int, record: Mapping[str, Any]) -> bytes:
+    return orjson.dumps({"index": index, "key": record["key"], "output": record["output"]}) + b"\n"
+
+
+def done_records(ledger: Ledger, store: Store) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The done items' records with their positions now, in item order."""
+    states, refs = ledger.states, ledger.refs
+    indexes = (index for index, row in enumerate(ledger.order) if states[row] == DONE)
+    records = store.read(refs[row] for row in ledger.order if states[row] == DONE)
+    yield from zip(indexes, records, strict=True)
+
+
+def write_results(ledger: Ledger, store: Store, path: Path, disk: Disk) -> dict[str, Any]:
+    """Write all there is to `path`, wholly or not at all; return what was written, to know it again."""
+    digest = hashlib.sha256()
+    written = 0
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal written
+        for piece in _gather(result_line(index, record) for index, record in done_records(ledger, store)):
+            digest.update(piece)
+            written += len(piece)
+            yield piece
+
+    try:
+        replace_file(disk, path, pieces(), mode=0o644)
+    except OSError as error:
+        raise disk_error(path, error) from error
+    return {"path": str(path), "bytes": written, "sha256": digest.hexdigest()}
+
+
+def _gather(lines: Iterable[bytes]) -> Iterator[bytes]:
+    piece = bytearray()
+    for line in lines:
+        piece += line
+        if len(piece) >= _PIECE_BYTES:
+            yield bytes(piece)
+            piece.clear()
+    if piece:
+        yield bytes(piece)
+
+
+def check_output(path: Path, *, ended: Sequence[Mapping[str, Any]], overwrite: bool) -> None:
+    """Told before the first item runs, not after the last: can the results be written here, and may they?"""
+    folder = path.parent
+    if not folder.is_dir():
+        raise JobError(f"{path}: the folder {folder} does not exist; make it with: mkdir -p {folder}")
+    if path.is_dir():
+        raise JobError(f"{path}: is a folder; name a file with -o")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise JobError(f"{path}: the folder {folder} cannot be written; choose another output with -o")
+    if path.exists() and not overwrite and not _is_ours(path, ended):
+        raise JobError(
+            f"{path}: is there already, and no run of this job wrote it; "
+            f"choose another output with -o, or add --overwrite"
+        )
+
+
+def _is_ours(path: Path, ended: Sequence[Mapping[str, Any]]) -> bool:
+    size = path.stat().st_size
+    candidates = [
+        output
+        for summary in ended
+        if isinstance(output := summary.get("output"), dict)
+        and output.get("path") == str(path)
+        and output.get("bytes") == size
+    ]
+    if not candidates:
+        return False
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    return any(output.get("sha256") == found for output in candidates)

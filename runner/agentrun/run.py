@@ -1,0 +1,173 @@
+"""A run, as a launch has it in memory: where it stands, and how that becomes records and checkpoints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentrun.attempts import Ended
+from agentrun.checkpoint import Checkpoint
+from agentrun.clock import new_run_id, now_text
+from agentrun.committer import Unit
+from agentrun.feed import Work
+from agentrun.job import Job
+from agentrun.ledger import NO_REF, Ledger
+from agentrun.plan import Plan
+from agentrun.store.port import Entry
+
+TRIES_KEPT = 10
+
+
+def new_checkpoint(job: Job) -> Checkpoint:
+    from datetime import datetime
+
+    # Local: it is the date that people expect in the name of tonight's output.
+    date = datetime.now().astimezone().date().isoformat()
+    return Checkpoint(job=job.name, run_id=new_run_id(), started_at=now_text(), context={"launches": 0, "date": date})
+
+
+@dataclass(slots=True)
+class Run:
+    """The records are the truth; this is what follows from them and from the source."""
+
+    job: Job
+    agent: str
+    """The agent's fingerprint in this launch."""
+    checkpoint: Checkpoint
+    resumed: bool
+    ledger: Ledger
+    plan: Plan
+    to_retry: set[int] = field(default_factory=set)
+    """Failed rows that this launch tries again."""
+    carry: Any = None
+    last_seq: int = 0
+    """With a carry: the seq of the record before the next item."""
+    deaths: dict[str, int] = field(default_factory=dict)
+    """By key: at how many deaths of a launch an item was in flight."""
+    suspects: set[int] = field(default_factory=set)
+    """Rows with one death less than the limit: run alone, last."""
+    dead: dict[int, str] = field(default_factory=dict)
+    """Rows at the limit, with their keys: set aside."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def run_id(self) -> str:
+        return self.checkpoint.run_id
+
+    @property
+    def launch(self) -> int:
+        return int(self.checkpoint.context["launches"])
+
+    @property
+    def output(self) -> Path:
+        return self.job.output_path(run_id=self.run_id, date=self.checkpoint.context["date"])
+
+    @property
+    def partial_output(self) -> Path:
+        return self.job.partial_path(run_id=self.run_id, date=self.checkpoint.context["date"])
+
+    @property
+    def is_complete(self) -> bool:
+        counts = self.ledger.counts
+        return not counts["pending"] and not counts["waiting"] and not self.too_many_failed
+
+    @property
+    def too_many_failed(self) -> bool:
+        return self.ledger.counts["failed"] > self.job.allow_failures.of(len(self.ledger))
+
+    # ---- records
+
+    def record(self, work: Work, ended: Ended) -> Entry:
+        """What is kept of an item that ended in this launch."""
+        first, last = ended.tries[0], ended.tries[-1]
+        fields = self._fields(ended.kind, work.row, work.item.key, at=first["at"], seconds=last["seconds"])
+        if len(ended.tries) > 1 or ended.kind != "done":
+            fields["tries"] = ended.tries[-TRIES_KEPT:]
+        if ended.failure is not None:
+            fields["error"] = ended.failure.as_json()
+        if ended.kind == "failed":
+            fields["failed_launches"] = self._failed_launches(work.row)
+        if self.job.carry:
+            fields["after"] = self.last_seq
+            fields["carry"] = ended.carry if ended.carry_set and ended.kind == "done" else self.carry
+        return Entry(fields, ended.output if ended.kind == "done" else None)
+
+    def record_of_death(self, row: int, key: str) -> Entry:
+        """What is kept of an item that the crash-loop guard sets aside."""
+        message = f"the runner died {self.deaths[key]} times while this item was in flight"
+        fields = self._fields("failed", row, key, at=round(time.time(), 3), seconds=0.0)
+        fields |= {"error": {"origin": "lost", "message": message}, "failed_launches": 1, "set_aside": True}
+        if self.job.carry:
+            fields |= {"after": self.last_seq, "carry": self.carry}
+        return Entry(fields)
+
+    def _fields(self, kind: str, row: int, key: str, *, at: float, seconds: float) -> dict[str, Any]:
+        ledger = self.ledger
+        fields = {
+            "kind": kind,
+            "key": key,
+            "gen": ledger.generation(row),
+            "index": ledger.positions[row],
+            "hash": f"{ledger.contents[row]:016x}",
+            "agent": self.agent,
+            "launch": self.launch,
+            "at": at,
+            "seconds": seconds,
+        }
+        if ledger.stamps[row]:
+            fields["stamp"] = ledger.stamps[row]
+        return fields
+
+    def _failed_launches(self, row: int) -> int:
+        """In how many launches it has failed, itself and the agent unchanged."""
+        ledger = self.ledger
+        same = row in ledger.failed_launches and ledger.agent_names[ledger.agents[row]] == self.agent
+        return ledger.failed_launches[row] + 1 if same else 1
+
+    # ---- checkpoints
+
+    def settle(self, units: Sequence[Unit]) -> None:
+        """Count these units in, for the checkpoint that is about to be written."""
+        for unit in units:
+            fields = unit.entry.fields
+            self.ledger.settle(unit.row, NO_REF, fields)
+            self.deaths.pop(fields["key"], None)
+            self.suspects.discard(unit.row)
+            if self.job.carry:
+                self.carry, self.last_seq = fields["carry"], self.checkpoint.seq + 1
+
+    def next_checkpoint(self, in_flight: Iterable[Work]) -> Checkpoint:
+        """The checkpoint with the next seq; `in_flight` is what will be running once it is on disk."""
+        checkpoint, ledger = self.checkpoint, self.ledger
+        checkpoint.seq += 1
+        checkpoint.last_completed, checkpoint.total = ledger.last_completed, len(ledger)
+        checkpoint.counts = dict(ledger.counts)
+        checkpoint.done, checkpoint.failed, checkpoint.waiting = (list(r) for r in ledger.ranges.values())
+        checkpoint.running = [{"index": work.item.index, "key": work.item.key} for work in in_flight]
+        checkpoint.context["deaths"] = self.deaths
+        checkpoint.context["versions"] = ledger.versions
+        if self.job.carry:
+            checkpoint.context["carry"] = self.carry
+        checkpoint.updated_at = now_text()
+        return checkpoint
+
+
+def summarise(checkpoint: Checkpoint, *, status: str) -> dict[str, Any]:
+    """What is told at a launch's end, and kept of a run that has ended."""
+    return {
+        "version": 1,
+        "job": checkpoint.job,
+        "run_id": checkpoint.run_id,
+        "status": status,
+        "total": checkpoint.total,
+        "counts": dict(checkpoint.counts),
+        "launches": checkpoint.context.get("launches", 0),
+        "agent": checkpoint.context.get("agent"),
+        "versions": dict(checkpoint.context.get("versions", {})),
+        "usage": dict(checkpoint.usage),
+        "started_at": checkpoint.started_at,
+        "ended_at": now_text(),
+    }

@@ -1,0 +1,128 @@
+"""Every call by which we change the disk, in one place.
+
+The crash tests put their own Disk here: one that records, fails at the n-th call, or kills the process there.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from agentrun.errors import DiskError, UsageError
+
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+
+
+class Disk:
+    """The system calls themselves. Errors are OSErrors; `write` continues after a short write."""
+
+    def open(self, path: str, flags: int, mode: int = 0o600) -> int:
+        return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+
+    def write(self, fd: int, data: bytes, offset: int | None = None) -> None:
+        view = memoryview(data)
+        while view:
+            written = self.write_some(fd, view, offset)
+            view = view[written:]
+            if offset is not None:
+                offset += written
+
+    def write_some(self, fd: int, data: memoryview, offset: int | None) -> int:
+        return os.write(fd, data) if offset is None else os.pwrite(fd, data, offset)
+
+    def fsync(self, fd: int) -> None:
+        # macOS's fsync leaves the data in the drive's own cache.
+        if _FULL_SYNC is not None:
+            fcntl.fcntl(fd, _FULL_SYNC)
+        else:
+            os.fsync(fd)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def replace(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def mkdir(self, path: str) -> None:
+        os.mkdir(path, 0o700)
+
+
+def sync_folder(disk: Disk, folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        disk.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def temporary_name(folder: Path, name: str) -> str:
+    """In the same folder: a rename is atomic only within one file system. Random: nobody can plant a file there."""
+    return os.path.join(folder, f".{name}.{secrets.token_hex(6)}.tmp")
+
+
+def replace_file(disk: Disk, path: Path, chunks: Iterable[bytes], *, mode: int = 0o600) -> None:
+    """Make `path` hold `chunks`, wholly or not at all, and durably."""
+    temporary = temporary_name(path.parent, path.name)
+    fd = disk.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        try:
+            for chunk in chunks:
+                disk.write(fd, chunk)
+            disk.fsync(fd)
+        finally:
+            disk.close(fd)
+        disk.replace(temporary, str(path))
+    except BaseException:
+        discard(disk, temporary)
+        raise
+    sync_folder(disk, path.parent)
+
+
+def discard(disk: Disk, path: str) -> None:
+    """Unlink what may not be there; what cannot be unlinked is left for the next launch's pruning."""
+    try:
+        disk.unlink(path)
+    except OSError:
+        pass
+
+
+def secure_folder(disk: Disk, folder: Path) -> None:
+    """Make `folder`, or refuse one that others could tamper with."""
+    try:
+        disk.mkdir(str(folder))
+    except FileExistsError:
+        pass
+    else:
+        sync_folder(disk, folder.parent)
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode):
+        raise UsageError(f"{folder}: is not a folder (a link is not taken either); move it away")
+    if found.st_uid != os.geteuid():
+        raise UsageError(f"{folder}: belongs to another user (uid {found.st_uid}); use --state-dir")
+    if found.st_mode & 0o022:
+        raise UsageError(f"{folder}: can be written by others; mend it with: chmod 700 {folder}")
+
+
+def disk_error(where: Path | str, error: OSError) -> DiskError:
+    """An OSError in words: where, what, and what to do."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        what = "the disk is full; make room"
+    elif error.errno == errno.EFBIG:
+        what = "the file may not grow any further (a limit on file size); raise it"
+    elif error.errno == errno.EROFS:
+        what = "the file system is read-only; make it writable, or use --state-dir"
+    elif error.errno in (errno.EACCES, errno.EPERM):
+        what = "permission denied; make it writable, or use --state-dir"
+    elif error.errno == errno.ELOOP:
+        what = "is a symbolic link, which is never followed here; remove it"
+    else:
+        what = f"{os.strerror(error.errno or 0)}; check the disk"
+    return DiskError(f"{where}: {what}, then run the same command again: nothing finished is lost", errno=error.errno)

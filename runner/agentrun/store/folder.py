@@ -1,0 +1,478 @@
+"""The default store: a folder with an atomically replaced state.json and a journal.
+
+A commit costs one file fsync and one folder fsync; the journal is written when the redo part (`outputs`) passes its
+limit. Crash windows and invariants: runner/DESIGN.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from agentrun.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
+from agentrun.errors import CheckpointError, DiskError
+from agentrun.record import RecordError, check_record, decode_record, encode_record
+from agentrun.store.disk import (
+    Disk,
+    discard,
+    disk_error,
+    replace_file,
+    secure_folder,
+    sync_folder,
+    temporary_name,
+)
+from agentrun.store.lock import Lock
+from agentrun.store.port import Entry, Loaded
+
+REDO_LIMIT_BYTES = 16 * 1024
+LOG_LIMIT_BYTES = 8 * 1024 * 1024
+SUMMARIES_KEPT = 20
+JOURNALS_KEPT = 3
+
+_JOURNAL = re.compile(r"journal-(\d+)\.jsonl")
+_READ_BYTES = 1 << 20
+
+
+class FolderStore:
+    """`folder` is made by `lock`; reading needs neither."""
+
+    def __init__(self, folder: Path, *, disk: Disk | None = None, redo_limit_bytes: int = REDO_LIMIT_BYTES) -> None:
+        self._folder = folder
+        self._disk = disk or Disk()
+        self._redo_limit_bytes = redo_limit_bytes
+        self._lock = Lock(folder / "lock", self._disk)
+        self._state_path = folder / "state.json"
+        self._seq: int | None = None
+        self._run_id = ""
+        self._stored: tuple[int, int] | None = None
+        self._outputs: list[bytes] = []
+        self._outputs_bytes = 0
+        self._journal_name = ""
+        self._journal_length = 0
+        self._journal_fd: int | None = None
+        self._folder_fd: int | None = None
+        self._log_fd: int | None = None
+        self._broken: Exception | None = None
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
+    @property
+    def lock_fd(self) -> int | None:
+        return self._lock.fd
+
+    # ---- the lock
+
+    def lock(self, *, wait_seconds: float = 5.0) -> None:
+        root = self._folder.parent
+        try:
+            secure_folder(self._disk, root)
+            if not (root / ".gitignore").exists():
+                replace_file(self._disk, root / ".gitignore", [b"*\n"])
+            secure_folder(self._disk, self._folder)
+            self._lock.acquire(wait_seconds=wait_seconds)
+            self._folder_fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise disk_error(self._folder, error) from error
+
+    def release(self) -> None:
+        for fd in (self._journal_fd, self._folder_fd, self._log_fd):
+            if fd is not None:
+                os.close(fd)
+        self._journal_fd = self._folder_fd = self._log_fd = None
+        self._lock.release()
+
+    # ---- reading
+
+    def load(self, *, accept_edits: bool = False) -> Loaded:
+        """Read and check the state, changing nothing on disk."""
+        try:
+            text = self._state_path.read_bytes()
+        except FileNotFoundError:
+            self._begin_fresh()
+            return Loaded()
+        except OSError as error:
+            raise disk_error(self._state_path, error) from error
+        checkpoint = decode_checkpoint(text, where=str(self._state_path), accept_edits=accept_edits)
+        self._seq, self._run_id = checkpoint.seq, checkpoint.run_id
+        self._outputs = checkpoint.outputs
+        self._outputs_bytes = sum(len(line) + 1 for line in self._outputs)
+        self._journal_name, self._journal_length = checkpoint.journal_name, checkpoint.journal_length
+        self._stored = _identity(self._state_path)
+        summary = _read_json(self._folder / "runs" / f"{checkpoint.run_id}.json")
+        if summary is not None:
+            return Loaded(checkpoint=checkpoint, finished=summary)
+        self._check_tail()
+        return Loaded(checkpoint=checkpoint)
+
+    def _begin_fresh(self) -> None:
+        numbers = [int(m[1]) for name in _names(self._folder) if (m := _JOURNAL.fullmatch(name))]
+        self._seq, self._run_id, self._stored = 0, "", None
+        self._outputs, self._outputs_bytes = [], 0
+        self._journal_name, self._journal_length = f"journal-{max(numbers, default=0) + 1}.jsonl", 0
+
+    def _check_tail(self) -> None:
+        """A valid record past the journal's length and beyond the next seq: an older state.json was put back."""
+        assert self._seq is not None
+        with self._journal_bytes() as lines:
+            for _, line in lines.after(self._journal_length):
+                if check_record(line) and (seq := orjson.loads(line)["seq"]) > self._seq + 1:
+                    raise CheckpointError(
+                        f"{self._state_path}: is older than {self._journal_name} (seq {self._seq}, and the journal "
+                        f"goes on to {seq}); put the newest state.json back, or begin anew with --fresh"
+                    )
+
+    def scan(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        assert self._seq is not None
+        ref = 0
+        with self._journal_bytes() as lines:
+            for ref, line in lines.until(self._journal_length):
+                yield ref, self._decode(ref, line)
+        for ref, line in self._outputs_with_refs():
+            yield ref, self._decode(ref, line)
+
+    def _decode(self, ref: int, line: bytes) -> dict[str, Any]:
+        try:
+            record = decode_record(line)
+        except (RecordError, orjson.JSONDecodeError) as error:
+            raise self._damaged(ref, str(error)) from None
+        if record["seq"] > (self._seq or 0):
+            raise self._damaged(ref, f"its seq {record['seq']} is beyond the checkpoint's {self._seq}")
+        return record
+
+    def _damaged(self, ref: int, what: str) -> CheckpointError:
+        return CheckpointError(
+            f"{self._folder / self._journal_name}: the record at byte {ref} is damaged ({what}); "
+            f"restore the folder from a backup, or begin anew with --fresh (the old files are kept)"
+        )
+
+    def read(self, refs: Iterable[int]) -> Iterator[dict[str, Any]]:
+        outputs = dict(self._outputs_with_refs())
+        with self._journal_bytes() as lines:
+            for ref in refs:
+                line = outputs[ref] if ref >= self._journal_length else lines.at(ref)
+                yield self._decode(ref, line)
+
+    def _outputs_with_refs(self) -> Iterator[tuple[int, bytes]]:
+        ref = self._journal_length
+        for line in self._outputs:
+            yield ref, line
+            ref += len(line) + 1
+
+    def _journal_bytes(self) -> _Lines:
+        return _Lines(self._folder / self._journal_name, self._journal_length)
+
+    def size(self, refs: Iterable[int] | None = None) -> int:
+        if refs is None:
+            return self._journal_length + self._outputs_bytes
+        with self._journal_bytes() as lines:
+            return sum(len(lines.at(ref)) + 1 for ref in refs if ref < self._journal_length)
+
+    # ---- committing
+
+    def commit(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> list[int]:
+        self._refuse_unless_next(checkpoint.seq)
+        lines = [encode_record(checkpoint.seq, entry.fields, entry.output) for entry in entries]
+        refs = []
+        ref = self._journal_length + self._outputs_bytes
+        for line in lines:
+            refs.append(ref)
+            ref += len(line) + 1
+        outputs = [*self._outputs, *lines]
+        length = self._journal_length
+        try:
+            if outputs and (flush or ref - length > self._redo_limit_bytes):
+                text = b"\n".join(outputs) + b"\n"
+                self._write_journal(text, length)
+                outputs, length = [], length + len(text)
+            self._replace_state(checkpoint, outputs, self._journal_name, length)
+        except OSError as error:
+            raise self._break(error) from error
+        self._outputs, self._outputs_bytes = outputs, ref - length
+        self._journal_length = length
+        return refs
+
+    def _refuse_unless_next(self, seq: int) -> None:
+        if self._broken is not None:
+            raise DiskError(f"{self._folder}: an earlier write failed ({self._broken}); nothing more is written")
+        if self._seq is None or seq != self._seq + 1:
+            raise CheckpointError(
+                f"{self._state_path}: seq {seq} does not follow the stored {self._seq}; another program wrote here"
+            )
+        if _identity(self._state_path) != self._stored:
+            raise CheckpointError(f"{self._state_path}: was replaced by another program while this one was running")
+
+    def _break(self, error: OSError) -> DiskError:
+        # After a failed fsync the kernel may call the lost pages clean: the next fsync would say all is well.
+        self._broken = error
+        return disk_error(self._folder, error)
+
+    def _write_journal(self, text: bytes, offset: int) -> None:
+        if self._journal_fd is None:
+            self._journal_fd = self._disk.open(str(self._folder / self._journal_name), os.O_WRONLY | os.O_CREAT)
+            # Its entry must not be younger than the state.json that counts on it.
+            self._sync_folder()
+        self._disk.write(self._journal_fd, text, offset)
+        self._disk.fsync(self._journal_fd)
+
+    def _replace_state(self, checkpoint: Checkpoint, outputs: list[bytes], name: str, length: int) -> None:
+        checkpoint.outputs = outputs
+        checkpoint.journal_name, checkpoint.journal_length = name, length
+        text = encode_checkpoint(checkpoint)
+        temporary = temporary_name(self._folder, "state.json")
+        fd = self._disk.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            try:
+                self._disk.write(fd, text)
+                self._disk.fsync(fd)
+                found = os.fstat(fd)
+            finally:
+                self._disk.close(fd)
+            self._disk.replace(temporary, str(self._state_path))
+        except BaseException:
+            discard(self._disk, temporary)
+            raise
+        self._sync_folder()
+        self._seq, self._run_id, self._stored = (
+            checkpoint.seq,
+            checkpoint.run_id,
+            (found.st_dev, found.st_ino),
+        )
+
+    def _sync_folder(self) -> None:
+        assert self._folder_fd is not None
+        self._disk.fsync(self._folder_fd)
+
+    def compact(self, checkpoint: Checkpoint, refs: Sequence[int]) -> list[int]:
+        self._refuse_unless_next(checkpoint.seq)
+        number = int(_JOURNAL.fullmatch(self._journal_name)[1]) + 1  # type: ignore[index]
+        name = f"journal-{number}.jsonl"
+        new_refs: list[int] = []
+        length = 0
+        piece = bytearray()
+        try:
+            fd = self._disk.open(str(self._folder / name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            try:
+                with self._journal_bytes() as lines:
+                    for ref in refs:
+                        if ref >= self._journal_length:
+                            new_refs.append(ref - self._journal_length + length)
+                            continue
+                        line = lines.at(ref) + b"\n"
+                        piece += line
+                        new_refs.append(length)
+                        length += len(line)
+                        if len(piece) >= _READ_BYTES:
+                            self._disk.write(fd, bytes(piece))
+                            piece.clear()
+                self._disk.write(fd, bytes(piece))
+                self._disk.fsync(fd)
+            finally:
+                self._disk.close(fd)
+            self._sync_folder()
+            self._replace_state(checkpoint, self._outputs, name, length)
+            old, self._journal_name, self._journal_length = self._journal_name, name, length
+            if self._journal_fd is not None:
+                os.close(self._journal_fd)
+                self._journal_fd = None
+            self._disk.unlink(str(self._folder / old))
+        except OSError as error:
+            raise self._break(error) from error
+        return new_refs
+
+    # ---- the end of a run
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        runs = self._folder / "runs"
+        run_id = str(summary["run_id"])
+        try:
+            secure_folder(self._disk, runs)
+            if not (runs / f"{run_id}.json").exists():
+                replace_file(self._disk, runs / f"{run_id}.json", [orjson.dumps(summary, option=orjson.OPT_INDENT_2)])
+            # From here on the run is finished, whatever happens: a state.json with a summary is not resumed.
+            if self._journal_name and (self._folder / self._journal_name).exists():
+                self._disk.replace(str(self._folder / self._journal_name), str(runs / f"{run_id}.jsonl"))
+                sync_folder(self._disk, runs)
+            if self._state_path.exists():
+                self._disk.unlink(str(self._state_path))
+            self._sync_folder()
+        except OSError as error:
+            raise self._break(error) from error
+        if self._journal_fd is not None:
+            os.close(self._journal_fd)
+            self._journal_fd = None
+        self._begin_fresh()
+        self.prune()
+
+    def set_aside(self) -> str:
+        """Move a state that cannot be read, and its journals, into runs/ under a name of its own."""
+        from agentrun.clock import new_run_id
+
+        runs = self._folder / "runs"
+        name = f"{new_run_id()}-set-aside"
+        try:
+            secure_folder(self._disk, runs)
+            for found in _names(self._folder):
+                if _JOURNAL.fullmatch(found):
+                    self._disk.replace(str(self._folder / found), str(runs / f"{name}.{found}"))
+            if self._state_path.exists():
+                self._disk.replace(str(self._state_path), str(runs / f"{name}.state"))
+            sync_folder(self._disk, runs)
+            self._sync_folder()
+        except OSError as error:
+            raise self._break(error) from error
+        self._begin_fresh()
+        return name
+
+    def summaries(self) -> list[dict[str, Any]]:
+        runs = self._folder / "runs"
+        names = sorted((name for name in _names(runs) if name.endswith(".json")), reverse=True)
+        return [summary for name in names if (summary := _read_json(runs / name)) is not None]
+
+    def prune(self, *, keep: Collection[str] = ()) -> None:
+        runs = self._folder / "runs"
+        ended = sorted((name[:-5] for name in _names(runs) if name.endswith(".json")), reverse=True)
+        old = [f"{run}.json" for run in ended[SUMMARIES_KEPT:]] + [f"{run}.jsonl" for run in ended[JOURNALS_KEPT:]]
+        for name in set(old) & set(_names(runs)):
+            discard(self._disk, str(runs / name))
+        for name in _names(self._folder):
+            stale = (_JOURNAL.fullmatch(name) and name != self._journal_name) or (
+                name.endswith(".spool") and name not in keep
+            )
+            if stale or (name.startswith(".") and name.endswith(".tmp")):
+                discard(self._disk, str(self._folder / name))
+
+    # ---- beside the run
+
+    def keep(self, name: str, chunks: Iterable[bytes]) -> None:
+        try:
+            replace_file(self._disk, self._folder / name, chunks)
+        except OSError as error:
+            raise disk_error(self._folder / name, error) from error
+
+    def note(self, event: Mapping[str, Any]) -> None:
+        try:
+            if self._log_fd is None:
+                self._log_fd = self._disk.open(str(self._folder / "log.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+                self._log_bytes = os.fstat(self._log_fd).st_size
+            line = orjson.dumps(event) + b"\n"
+            os.write(self._log_fd, line)
+            self._log_bytes += len(line)
+            if self._log_bytes > LOG_LIMIT_BYTES:
+                os.close(self._log_fd)
+                self._log_fd = None
+                os.replace(self._folder / "log.jsonl", self._folder / "log.1.jsonl")
+        except OSError:
+            # It tells what happened; the run does not depend on it.
+            self._log_fd = None
+
+    def clear(self) -> None:
+        import shutil
+
+        for name in _names(self._folder):
+            path = self._folder / name
+            if name == "lock":
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+class _Lines:
+    """The lines of a journal, in order or at a given place, read in large pieces."""
+
+    def __init__(self, path: Path, length: int) -> None:
+        self._path = path
+        self._length = length
+        self._fd: int | None = None
+        self._at = 0
+        self._piece = b""
+
+    def __enter__(self) -> _Lines:
+        try:
+            self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            if self._length:
+                raise CheckpointError(
+                    f"{self._path}: is missing, and state.json counts on it; restore it, or begin anew with --fresh"
+                ) from None
+        except OSError as error:
+            raise disk_error(self._path, error) from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+
+    def until(self, length: int) -> Iterator[tuple[int, bytes]]:
+        """The lines of the first `length` bytes; they must end there with a newline."""
+        ref, rest = 0, b""
+        while ref + len(rest) < length:
+            at = ref + len(rest)
+            piece = self._read(at, min(_READ_BYTES, length - at))
+            if not piece:
+                break
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                yield ref, line
+                ref += len(line) + 1
+        if ref != length:
+            raise CheckpointError(
+                f"{self._path}: ends at byte {ref + len(rest)}, and state.json counts on {length}; "
+                f"restore it, or begin anew with --fresh (the old files are kept)"
+            )
+
+    def after(self, offset: int) -> Iterator[tuple[int, bytes]]:
+        """The whole lines behind `offset`, whatever they hold."""
+        ref, rest = offset, b""
+        while piece := self._read(ref + len(rest), _READ_BYTES):
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                yield ref, line
+                ref += len(line) + 1
+
+    def at(self, ref: int) -> bytes:
+        start = ref - self._at
+        if start < 0 or start >= len(self._piece):
+            self._at, self._piece, start = ref, self._read(ref, _READ_BYTES), 0
+        end = self._piece.find(b"\n", start)
+        while end < 0:
+            more = self._read(self._at + len(self._piece), _READ_BYTES)
+            if not more:
+                return self._piece[start:]
+            self._at, self._piece, start = ref, self._piece[start:] + more, 0
+            end = self._piece.find(b"\n")
+        return self._piece[start:end]
+
+    def _read(self, offset: int, count: int) -> bytes:
+        return os.pread(self._fd, count, offset) if self._fd is not None else b""
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return (found.st_dev, found.st_ino)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        value = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return None
+    return value if isinstance(value, dict) else None

@@ -1,0 +1,99 @@
+"""A store that keeps everything in memory, for users' tests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agentrun.checkpoint import Checkpoint
+from agentrun.errors import BusyError, CheckpointError
+from agentrun.record import decode_record, encode_record
+from agentrun.store.port import Entry, Loaded
+
+
+class MemoryStore:
+    """The contract of the folder store without the disk: hand the same one to the next launch to resume."""
+
+    def __init__(self) -> None:
+        self._held = threading.Lock()
+        self._checkpoint: Checkpoint | None = None
+        self._records: list[bytes] = []
+        self._ended: list[dict[str, Any]] = []
+        self.kept: dict[str, bytes] = {}
+        self.notes: list[dict[str, Any]] = []
+
+    @property
+    def folder(self) -> Path | None:
+        return None
+
+    @property
+    def lock_fd(self) -> int | None:
+        return None
+
+    def lock(self, *, wait_seconds: float = 5.0) -> None:
+        if not self._held.acquire(timeout=wait_seconds):
+            raise BusyError("another runner has this store; wait for it")
+
+    def release(self) -> None:
+        if self._held.locked():
+            self._held.release()
+
+    def load(self, *, accept_edits: bool = False) -> Loaded:
+        if self._checkpoint is None:
+            self._records = []
+            return Loaded()
+        return Loaded(checkpoint=replace(self._checkpoint))
+
+    def scan(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        for ref, line in enumerate(list(self._records)):
+            yield ref, decode_record(line)
+
+    def read(self, refs: Iterable[int]) -> Iterator[dict[str, Any]]:
+        for ref in refs:
+            yield decode_record(self._records[ref])
+
+    def commit(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> list[int]:
+        stored = self._checkpoint.seq if self._checkpoint else 0
+        if checkpoint.seq != stored + 1:
+            raise CheckpointError(f"seq {checkpoint.seq} does not follow the stored {stored}")
+        first = len(self._records)
+        self._records += [encode_record(checkpoint.seq, entry.fields, entry.output) for entry in entries]
+        self._checkpoint = replace(checkpoint)
+        return list(range(first, len(self._records)))
+
+    def compact(self, checkpoint: Checkpoint, refs: Sequence[int]) -> list[int]:
+        kept = [self._records[ref] for ref in refs]
+        self.commit(checkpoint)
+        self._records = kept
+        return list(range(len(kept)))
+
+    def size(self, refs: Iterable[int] | None = None) -> int:
+        return sum(len(self._records[ref]) + 1 for ref in (range(len(self._records)) if refs is None else refs))
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        self._ended.insert(0, dict(summary))
+        self._checkpoint = None
+        self._records = []
+
+    def set_aside(self) -> str:
+        self._checkpoint, self._records = None, []
+        return ""
+
+    def summaries(self) -> list[dict[str, Any]]:
+        return list(self._ended)
+
+    def prune(self, *, keep: Collection[str] = ()) -> None:
+        pass
+
+    def note(self, event: Mapping[str, Any]) -> None:
+        self.notes.append(dict(event))
+
+    def keep(self, name: str, chunks: Iterable[bytes]) -> None:
+        self.kept[name] = b"".join(chunks)
+
+    def clear(self) -> None:
+        self._checkpoint, self._records, self._ended = None, [], []
+        self.kept.clear()

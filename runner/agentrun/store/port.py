@@ -1,0 +1,116 @@
+"""The store port: the durable home of one job's runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from agentrun.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record to commit: its fields without seq, and the output as JSON text where it has one."""
+
+    fields: Mapping[str, Any]
+    output: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a launch finds: no run, an unfinished one, or a finished one whose state was not cleared yet."""
+
+    checkpoint: Checkpoint | None = None
+    finished: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who has the lock."""
+
+    pid: int
+    host: str
+    since: str
+    started: str = field(default="")
+    """The process's start as the system tells it: a pid alone may have been given to another since."""
+
+
+class Store(Protocol):
+    """The durable home of one job's runs, called from one thread at a time.
+
+    When `commit` returns, no crash can take back what it was given. An error from it means *unknown*: the store
+    refuses everything further, and the next launch recovers.
+
+    A record's `ref` is its place among all records of the run; it stays valid until `compact`.
+    """
+
+    def lock(self, *, wait_seconds: float = 5.0) -> None:
+        """Become the only runner, or raise BusyError that says who is."""
+        ...
+
+    def load(self, *, accept_edits: bool = False) -> Loaded: ...
+
+    def scan(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """All records of the loaded run with their refs, oldest first. A damaged one raises CheckpointError."""
+        ...
+
+    def read(self, refs: Iterable[int]) -> Iterator[dict[str, Any]]:
+        """The records at `refs`, in that order."""
+        ...
+
+    def commit(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> list[int]:
+        """Make `checkpoint` and the records durable, and return their refs.
+
+        `checkpoint.seq` must be one more than the stored one's. With `flush`, all records go to the journal.
+        """
+        ...
+
+    def compact(self, checkpoint: Checkpoint, refs: Sequence[int]) -> list[int]:
+        """Keep only the records at `refs` (ascending), with a commit of its own; return their new refs."""
+        ...
+
+    def size(self, refs: Iterable[int] | None = None) -> int:
+        """Bytes of the records at `refs`, or of all."""
+        ...
+
+    def set_aside(self) -> str:
+        """Put a state that cannot be read out of the way, keeping it; return the name it has now."""
+        ...
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """File the run's summary and journal, then clear its state."""
+        ...
+
+    def summaries(self) -> list[dict[str, Any]]:
+        """Of the runs that ended, newest first."""
+        ...
+
+    def prune(self, *, keep: Collection[str] = ()) -> None:
+        """Remove what no checkpoint names, but `keep`. Only after a commit or a finish of this launch."""
+        ...
+
+    def note(self, event: Mapping[str, Any]) -> None:
+        """Add a line to the log of launches; not part of recovery, and never an error."""
+        ...
+
+    def keep(self, name: str, chunks: Iterable[bytes]) -> None:
+        """Keep a named side file (job.json, a spool) durably, replacing an older one."""
+        ...
+
+    def release(self) -> None: ...
+
+    def clear(self) -> None:
+        """Remove everything of this job but the lock."""
+        ...
+
+    @property
+    def lock_fd(self) -> int | None:
+        """The lock's descriptor, for the guardian to hold too."""
+        ...
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the run's files are, if it has any."""
+        ...

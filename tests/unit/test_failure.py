@@ -1,0 +1,95 @@
+"""One pure function says what a failure means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import agentrun.errors as errors
+from agentrun.executors.facts import failure_from
+from agentrun.failure import Failure, Verdict, judge
+
+
+def sdk_error(module: str, name: str, base: type[Exception] = Exception, **attributes: Any) -> Exception:
+    """An exception such as the SDK of that name raises."""
+    parent = type("APIError", (base,), {"__module__": module})
+    error: Exception = type(name, (parent,), {"__module__": module})(attributes.pop("message", "an error"))
+    error.__dict__.update(attributes)
+    return error
+
+
+EXCEPTIONS: list[tuple[Exception, Verdict]] = [
+    (TimeoutError(), "transient"),
+    (ConnectionResetError(), "transient"),
+    (sdk_error("httpx", "ConnectError"), "transient"),
+    (sdk_error("requests.exceptions", "ConnectionError", ValueError), "transient"),
+    (errors.Retry("later"), "transient"),
+    (RuntimeError("who knows"), "transient"),
+    (ValueError("the model's reply was odd"), "transient"),
+    (errors.Fail("poison"), "item"),
+    (TypeError(), "item"),
+    (NameError(), "item"),
+    (ModuleNotFoundError(), "item"),
+    (errors.Skip("empty"), "skip"),
+    (errors.Stop("key"), "everyone"),
+    (sdk_error("openai", "RateLimitError", status_code=429), "transient"),
+    (sdk_error("openai", "InternalServerError", status_code=503), "transient"),
+    (sdk_error("openai", "APITimeoutError"), "transient"),
+    (sdk_error("openai", "BadRequestError", status_code=400, message="too long"), "item"),
+    (sdk_error("openai", "AuthenticationError", status_code=401), "everyone"),
+    (sdk_error("openai", "PermissionDeniedError", status_code=403), "everyone"),
+    (sdk_error("openai", "RateLimitError", status_code=429, code="insufficient_quota"), "everyone"),
+    (sdk_error("openai", "NotFoundError", status_code=404, code="model_not_found"), "everyone"),
+    (
+        sdk_error("anthropic", "BadRequestError", status_code=400, message="Your credit balance is too low"),
+        "everyone",
+    ),
+    (sdk_error("anthropic", "AuthenticationError", status_code=401), "everyone"),
+    (sdk_error("anthropic", "OverloadedError", status_code=529), "transient"),
+    # The same from a server that is not a model's is about that one item.
+    (sdk_error("httpx", "HTTPStatusError", status_code=403), "item"),
+    (sdk_error("requests.exceptions", "HTTPError", status_code=404), "item"),
+    (sdk_error("requests.exceptions", "HTTPError", status_code=500), "transient"),
+    (sdk_error("requests.exceptions", "HTTPError", status_code=408), "transient"),
+]
+
+
+@pytest.mark.parametrize(("error", "verdict"), EXCEPTIONS, ids=lambda value: getattr(value, "args", value))
+def test_an_exception_is_transient_the_items_or_everyones(error: Exception, verdict: Verdict) -> None:
+    assert judge(failure_from(error)).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "verdict"),
+    [(1, "transient"), (75, "transient"), (-9, "transient"), (65, "item"), (77, "skip"), (126, "everyone")]
+    + [(127, "everyone"), (0, "transient")],
+)
+def test_a_programs_exit_code_decides(exit_code: int, verdict: Verdict) -> None:
+    assert judge(Failure("program", "x", exit_code=exit_code)).verdict == verdict
+
+
+def test_timeouts_and_lost_workers_are_tried_twice_at_most() -> None:
+    for failure in (Failure("timeout", "x"), Failure("lost", "x")):
+        assert judge(failure).verdict == "transient"
+        assert judge(failure).most_attempts == 2
+
+
+def test_an_output_that_json_cannot_hold_is_the_items_own() -> None:
+    assert judge(Failure("output", "x")).verdict == "item"
+
+
+def test_stop_with_a_time_passes_by_itself() -> None:
+    assert judge(failure_from(errors.Stop("quota", resume_at="2030-01-01T00:00:00+00:00"))).passes_by_itself
+    assert not judge(failure_from(errors.Stop("key"))).passes_by_itself
+
+
+def test_a_failure_is_the_same_after_json() -> None:
+    failure = failure_from(sdk_error("openai", "RateLimitError", status_code=429, code="x"))
+    assert Failure.from_json(failure.as_json()) == failure
+
+
+def test_the_cause_is_one_line_for_people() -> None:
+    assert failure_from(KeyError("id")).cause == "KeyError: 'id'"
+    assert failure_from(ValueError()).cause == "ValueError"
+    assert Failure("program", "exit 3: no").cause == "exit 3: no"

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentrun.errors import CheckpointError, UsageError
+from agentrun.home import KeptJob, decode_job_json, encode_job_json, find_job, known_jobs, state_root
+
+
+def add_job(root: Path, name: str, kept: KeptJob | None = None) -> Path:
+    folder = root / name
+    folder.mkdir(parents=True)
+    (folder / "job.json").write_bytes(encode_job_json(kept or KeptJob(base=root.parent), root=root))
+    return folder
+
+
+def test_state_is_beside_the_job_unless_placed_elsewhere(tmp_path: Path) -> None:
+    assert state_root(tmp_path, None, {}) == tmp_path / ".agentrun"
+    assert state_root(tmp_path, None, {"AGENTRUN_STATE_DIR": "/s"}) == Path("/s")
+    assert state_root(tmp_path, "/flag", {"AGENTRUN_STATE_DIR": "/s"}) == Path("/flag")
+    assert state_root(tmp_path, "rel", {}) == Path.cwd() / "rel"
+
+
+def test_known_jobs_are_those_here_or_in_the_nearest_folder_above(tmp_path: Path) -> None:
+    root = tmp_path / ".agentrun"
+    add_job(root, "b")
+    add_job(root, "a")
+    (root / "empty").mkdir()
+    (root / "old" / "runs").mkdir(parents=True)
+    (root / ".gitignore").write_text("*")
+    below = tmp_path / "x" / "y"
+    below.mkdir(parents=True)
+    assert [job.name for job in known_jobs(below)] == ["a", "b", "old"]
+    add_job(below / ".agentrun", "nearer")
+    assert [job.name for job in known_jobs(below)] == ["nearer"]
+    assert [job.name for job in known_jobs(below, str(root))] == ["a", "b", "old"]
+    assert known_jobs(below, None, {"AGENTRUN_STATE_DIR": str(tmp_path / "none")}) == []
+
+
+def test_a_job_file_a_folder_and_a_function_are_found(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "job.toml").write_text("")
+    (tmp_path / "nightly.toml").write_text("")
+    assert find_job("t", tmp_path).file == tmp_path / "t" / "job.toml"
+    assert find_job("t/job.toml", tmp_path).file == tmp_path / "t" / "job.toml"
+    assert find_job("./nightly.toml", tmp_path).file == tmp_path / "nightly.toml"
+    found = find_job("lib/a.py:f", tmp_path)
+    assert (found.kind, found.agent) == ("agent", "lib/a.py:f")
+
+
+def test_a_known_name_leads_back_to_what_was_kept(tmp_path: Path) -> None:
+    root = tmp_path / ".agentrun"
+    values = {"command": ["./fetch.sh", "{}"], "items": {"lines": "urls.txt"}}
+    folder = add_job(root, "fetch", KeptJob(base=tmp_path, values=values))
+    add_job(
+        root, "triage-acme", KeptJob(base=tmp_path, file=tmp_path / "job.toml", params={"customer": "acme"})
+    )
+    (tmp_path / "fetch").write_text("a script that happens to have the name")
+    found = find_job("fetch", tmp_path)
+    assert (found.kind, found.folder) == ("known", folder)
+    assert found.kept is not None and found.kept.values == values and found.kept.base == tmp_path
+    kept = find_job("triage-acme", tmp_path).kept
+    assert kept is not None and kept.file == tmp_path / "job.toml" and kept.params == {"customer": "acme"}
+
+
+def test_a_job_that_nobody_knows_is_refused_with_those_that_are(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no job is known here"):
+        find_job("triage", tmp_path)
+    add_job(tmp_path / ".agentrun", "triage")
+    with pytest.raises(UsageError, match=r"did you mean triage\?"):
+        find_job("triag", tmp_path)
+    with pytest.raises(UsageError, match="known here: triage"):
+        find_job("zzz", tmp_path)
+    with pytest.raises(UsageError, match="there is no such job file"):
+        find_job("nope/job.toml", tmp_path)
+    with pytest.raises(UsageError, match=r"agent\.py:NAME"):
+        find_job("agent.py", tmp_path)
+    (tmp_path / "docs").mkdir()
+    with pytest.raises(UsageError, match=r"has no job\.toml"):
+        find_job("docs", tmp_path)
+
+
+def test_kept_paths_move_with_their_folder(tmp_path: Path) -> None:
+    inside = encode_job_json(KeptJob(base=tmp_path, file=tmp_path / "job.toml"), root=tmp_path / ".agentrun")
+    assert decode_job_json(inside, root=Path("/moved/.agentrun")).file == Path("/moved/job.toml")
+    outside = encode_job_json(KeptJob(base=Path("/else")), root=tmp_path / ".agentrun")
+    assert decode_job_json(outside, root=Path("/moved/.agentrun")).base == Path("/else")
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"{", "is not JSON"),
+        (b"[]", "has no version"),
+        (b'{"version":2}', "newer"),
+        (b'{"version":1}', "neither"),
+    ],
+)
+def test_a_job_json_that_cannot_be_understood_is_refused(data: bytes, why: str) -> None:
+    with pytest.raises(CheckpointError, match=why):
+        decode_job_json(data, root=Path("/r"))
