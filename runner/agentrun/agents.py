@@ -65,7 +65,7 @@ def _python(target: Any, job: Job, *, name: str, reference: str | None, is_main:
         raise AgentError(f"{name}: it is a generator (it has a yield in it); an agent returns its output")
     if is_class:
         _check_no_arguments(target, name)
-    wants_ctx = _check_parameters(call, name, has_self=is_class)
+    wants_ctx = _check_parameters(call if is_class else target, name, has_self=is_class)
     is_async = inspect.iscoroutinefunction(call)
     return Agent(
         kind="class" if is_class else "function",

@@ -49,6 +49,10 @@ class Committer:
         self._thread = threading.Thread(target=self._write, name="agentrun-commit", daemon=True)
         self._thread.start()
 
+    @property
+    def has_failed(self) -> bool:
+        return self._error is not None
+
     async def commit(self, unit: Unit) -> None:
         """Return when the unit's checkpoint is on disk."""
         await self._enqueue(unit, flush=False)

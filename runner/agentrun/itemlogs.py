@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from io import FileIO
 from pathlib import Path
 
 from agentrun.item import key_digest
@@ -48,8 +49,7 @@ class ItemLogs:
 
     def forget(self, key: str) -> None:
         """The item is done: its log is no longer needed."""
-        name = log_name(key)
-        if name in self._known:
+        if self._known and (name := log_name(key)) in self._known:
             self._known.discard(name)
             (self._folder / name).unlink(missing_ok=True)
 
@@ -69,9 +69,8 @@ def log_name(key: str) -> str:
     return f"{readable}-{key_digest(key).hex()[:12]}.log"
 
 
-def _open_append(path: Path):  # type: ignore[no-untyped-def]
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    return os.fdopen(fd, "wb", buffering=0)
+def _open_append(path: Path) -> FileIO:
+    return FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "wb")
 
 
 def _tail(path: Path, count: int) -> bytes:

@@ -204,10 +204,15 @@ class Launch:
             slots.stop(self._early_stop)
         trimming = asyncio.ensure_future(self._trim_logs())
         try:
-            await self._begin(slots, committer)
-            await executor.start()
-            await self._run_all(slots, committer)
-            await committer.commit_bare()  # `running` is empty: a clean stop
+            try:
+                await self._begin(slots, committer)
+                await executor.start()
+                await self._run_all(slots, committer)
+            finally:
+                # With `running` empty: a clean stop, whatever the reason, as long as the disk still works.
+                slots.in_flight.clear()
+                if not committer.has_failed:
+                    await committer.commit_bare()
         finally:
             trimming.cancel()
             committer.close()
@@ -284,10 +289,10 @@ class Launch:
                 )
                 await committer.commit_bare()
                 await slots.run()
-            if slots.stop_reason is not None:
+            if slots.stop_reason is not None and ledger.counts["pending"]:
                 return
             self._list_again()
-            if not ledger.counts["pending"]:
+            if slots.stop_reason is not None or not ledger.counts["pending"]:
                 return
             if self.progress.settled_here == settled_before:
                 raise LaterError(f"{self._job.name}: the items change while they are read; go on when they are at rest")
@@ -337,7 +342,7 @@ class Launch:
         self._run.settle(units)
         for unit in units:
             self._slots.go_on(unit.slot)
-        return self._run.next_checkpoint(self._slots.in_flight.values())
+        return self._run.next_checkpoint(self._slots.in_flight)
 
     def _landed(self, units: Sequence[Unit], refs: Sequence[int]) -> None:
         assert self._slots is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -139,14 +139,16 @@ class Run:
             if self.job.carry:
                 self.carry, self.last_seq = fields["carry"], self.checkpoint.seq + 1
 
-    def next_checkpoint(self, in_flight: Iterable[Work]) -> Checkpoint:
-        """The checkpoint with the next seq; `in_flight` is what will be running once it is on disk."""
+    def next_checkpoint(self, in_flight: Mapping[int, Work]) -> Checkpoint:
+        """The checkpoint with the next seq; `in_flight` is what each slot will be running once it is on disk."""
         checkpoint, ledger = self.checkpoint, self.ledger
         checkpoint.seq += 1
         checkpoint.last_completed, checkpoint.total = ledger.last_completed, len(ledger)
         checkpoint.counts = dict(ledger.counts)
         checkpoint.done, checkpoint.failed, checkpoint.waiting = (list(r) for r in ledger.ranges.values())
-        checkpoint.running = [{"index": work.item.index, "key": work.item.key} for work in in_flight]
+        checkpoint.running = [
+            {"index": work.item.index, "key": work.item.key, "slot": slot} for slot, work in in_flight.items()
+        ]
         checkpoint.context["deaths"] = self.deaths
         checkpoint.context["versions"] = ledger.versions
         if self.job.carry:

@@ -1,0 +1,221 @@
+"""What is left of a launch is ended, and the lock is free only after that."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from agentrun.executors.guardian import ATTEMPT_VARIABLE, LAUNCH_VARIABLE, Guardian, end_tree, read_process
+
+linux_only = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+
+DAEMON = "import os, time; os.setsid(); open({path!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+"""Leaves its session and writes its pid."""
+
+
+def eventually(condition: Callable[[], bool], what: str, *, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"it did not happen: {what}"
+        time.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    return read_process(pid) is not None
+
+
+def pid_in(path: Path) -> int:
+    eventually(lambda: path.exists() and path.read_text() != "", f"a pid in {path}")
+    return int(path.read_text())
+
+
+def is_free(lock: Path) -> bool:
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+RUNNER = """
+    import fcntl, os, subprocess, sys, time
+    from agentrun.executors.guardian import Guardian
+
+    folder, orphan = sys.argv[1], sys.argv[2]
+    lock = open(folder + "/lock", "w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    guardian = Guardian.start(lock.fileno(), "launch-under-test")
+    open(folder + "/guardian", "w").write(str(guardian.pid))
+    if orphan == "forked":
+        if os.fork() == 0:
+            open(folder + "/orphan", "w").write(str(os.getpid()))
+            time.sleep(600)
+    else:
+        # A program whose grandchild leaves the session, and whose parent then goes.
+        grandchild = "import os, time; os.setsid(); open(%r, 'w').write(str(os.getpid())); time.sleep(600)"
+        child = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1]])"
+        program = subprocess.Popen([sys.executable, "-c", child, grandchild % (folder + "/orphan")],
+                                   start_new_session=True)
+        guardian.began(program.pid)
+        program.wait()
+        guardian.ended(program.pid)
+    if orphan == "closed":
+        while not os.path.exists(folder + "/orphan") or not open(folder + "/orphan").read():
+            time.sleep(0.01)
+        guardian.close()
+        open(folder + "/closed", "w").write("1")
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(orphan: str) -> subprocess.Popen[bytes]:
+        argv = [sys.executable, "-c", dedent(RUNNER), str(tmp_path), orphan]
+        started.append(subprocess.Popen(argv, stderr=subprocess.DEVNULL))
+        return started[0]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@linux_only
+@pytest.mark.parametrize("orphan", ["daemon", "forked"])
+def test_when_the_runner_is_killed_its_orphans_die_and_only_then_the_lock_is_free(
+    tmp_path: Path, runner: Callable[[str], subprocess.Popen[bytes]], orphan: str
+) -> None:
+    process = runner(orphan)
+    orphan_pid, guardian_pid = pid_in(tmp_path / "orphan"), pid_in(tmp_path / "guardian")
+    assert not is_free(tmp_path / "lock")
+
+    os.kill(guardian_pid, signal.SIGSTOP)  # so that the moment between can be seen
+    process.kill()
+    process.wait()
+    assert is_alive(orphan_pid) and not is_free(tmp_path / "lock")
+
+    os.kill(guardian_pid, signal.SIGCONT)
+    eventually(lambda: is_free(tmp_path / "lock"), "the lock is free")
+    assert not is_alive(orphan_pid)
+    eventually(lambda: not is_alive(guardian_pid), "the guardian goes")
+
+
+@linux_only
+def test_a_clean_close_ends_daemons_that_were_left_behind_and_spares_the_runner(
+    tmp_path: Path, runner: Callable[[str], subprocess.Popen[bytes]]
+) -> None:
+    process = runner("closed")
+    orphan_pid = pid_in(tmp_path / "orphan")
+    eventually(lambda: (tmp_path / "closed").exists(), "the guardian is closed")
+    assert not is_alive(orphan_pid)
+    assert not is_alive(pid_in(tmp_path / "guardian"))
+    assert process.poll() is None
+    assert not is_free(tmp_path / "lock")  # the runner's own
+
+
+@linux_only
+def test_signals_of_the_terminal_do_not_end_it(tmp_path: Path) -> None:
+    guardian = Guardian.start(None, secrets.token_hex(8))
+    try:
+        assert os.getsid(guardian.pid) == guardian.pid
+        status = Path(f"/proc/{guardian.pid}/status")
+
+        def ignored() -> int:
+            line = next(line for line in status.read_text().splitlines() if line.startswith("SigIgn"))
+            return int(line.split()[1], 16)
+
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            eventually(lambda bit=1 << (number - 1): bool(ignored() & bit), f"{number} is ignored")  # type: ignore[misc]
+        assert os.readlink(f"/proc/{guardian.pid}/cwd") == "/"
+    finally:
+        assert guardian.close()
+
+
+@linux_only
+def test_a_guardian_that_was_killed_is_replaced_and_told_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        guardian = Guardian.start(None, secrets.token_hex(8))
+        # Without the marker, so that only what it was told can find it.
+        plain = {name: value for name, value in os.environ.items() if name != LAUNCH_VARIABLE}
+        session = subprocess.Popen(["sleep", "600"], start_new_session=True, env=plain)
+        guardian.began(session.pid)
+        watch = asyncio.create_task(guardian.watch())
+        first = guardian.pid
+        os.kill(first, signal.SIGKILL)
+        async with asyncio.timeout(20):
+            while guardian.pid == first:
+                await asyncio.sleep(0.01)
+        watch.cancel()
+        assert guardian.close()
+        assert session.wait() == -signal.SIGKILL
+
+    asyncio.run(scenario())
+
+
+@linux_only
+def test_telling_a_guardian_that_has_died_starts_another() -> None:
+    guardian = Guardian.start(None, secrets.token_hex(8))
+    first = guardian.pid
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: not is_alive(first), "it died")
+    guardian.began(os.getpid() + 1_000_000_000)
+    assert guardian.pid != first
+    assert guardian.close()
+
+
+@linux_only
+def test_the_environment_is_as_before_after_a_close() -> None:
+    before = os.environ.get(LAUNCH_VARIABLE)
+    guardian = Guardian.start(None, "outer")
+    inner = Guardian.start(None, "inner")
+    assert os.environ[LAUNCH_VARIABLE].endswith("outer:inner")
+    assert inner.close() and guardian.close()
+    assert os.environ.get(LAUNCH_VARIABLE) == before
+
+
+@linux_only
+def test_end_tree_finds_grandchildren_that_left_the_session(tmp_path: Path) -> None:
+    mark = (ATTEMPT_VARIABLE, secrets.token_hex(8))
+    near, far = tmp_path / "near", tmp_path / "far"
+    code = f"""
+        import subprocess, sys, time
+        start = lambda code: subprocess.Popen([sys.executable, "-c", code])
+        start({DAEMON.format(path=str(near))!r})
+        subprocess.run([sys.executable, "-c", "import subprocess, sys; subprocess.Popen([sys.executable, '-c', "
+                        "sys.argv[1]])", {DAEMON.format(path=str(far))!r}])
+        time.sleep(600)
+    """
+    root = subprocess.Popen(
+        [sys.executable, "-c", dedent(code)], start_new_session=True, env={**os.environ, mark[0]: f"outer:{mark[1]}"}
+    )
+    pids = [root.pid, pid_in(near), pid_in(far)]
+    assert all(map(is_alive, pids))
+    end_tree(root.pid, mark)
+    assert not any(map(is_alive, pids))
+    root.wait()
+
+
+@linux_only
+def test_end_tree_does_not_touch_a_later_process_of_the_same_number() -> None:
+    other = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    try:
+        end_tree(other.pid, born=1)
+        assert is_alive(other.pid)
+    finally:
+        end_tree(other.pid)
+        other.wait()
