@@ -12,8 +12,9 @@ def now_text() -> str:
 
 
 def new_run_id() -> str:
-    """Sorts by time: 20260504T220311-9f3a1c"""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+    """Sorts by time, also within a second: 20260504T220311-0a2f19f3a1c"""
+    now = datetime.now(UTC)
+    return f"{now:%Y%m%dT%H%M%S}-{now.microsecond:05x}{secrets.token_hex(3)}"
 
 
 def age_seconds(text: str) -> float:

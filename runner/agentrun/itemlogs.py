@@ -31,11 +31,13 @@ class ItemLogs:
     def keep(self, slot: int, key: str, heading: str) -> None:
         """After an attempt that is not done: add what it printed to the item's own log."""
         said = _tail(self.slot_path(slot), KEPT_BYTES)
+        if not said:
+            return
         path = self._folder / log_name(key)
         self._known.add(path.name)
         with _open_append(path) as file:
             file.write(f"--- {heading}\n".encode("utf-8", "backslashreplace"))
-            file.write(said if said.endswith(b"\n") or not said else said + b"\n")
+            file.write(said if said.endswith(b"\n") else said + b"\n")
         _trim(path)
         self.empty(slot)
 

@@ -72,7 +72,7 @@ class Launch:
         self._compact_over_bytes = compact_over_bytes
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._spool: str | None = None
-        self._abandoned: dict[str, Any] | None = None
+        self._abandoned: Checkpoint | None = None
         self._early_stop: StopReason | None = None
         self._signals = 0
         self._slots: Slots | None = None
@@ -100,8 +100,7 @@ class Launch:
         if found is None and self._options.resume:
             return self._nothing_to_resume()
         if found is not None and self._options.fresh:
-            self._abandoned = summarise(found, status="abandoned")
-            found = None
+            self._abandoned, found = found, None
         self._plan(found or new_checkpoint(self._job), resumed=found is not None)
         return None
 
@@ -110,6 +109,9 @@ class Launch:
         if loaded.finished is not None:
             # The last launch died between filing the summary and clearing the state.
             self._store.finish(loaded.finished)
+            self._store.prune()
+            if loaded.finished.get("status") == "abandoned":
+                return None
             self._watcher(Warned("the run was finished already; its state is cleared now"))
             return {**loaded.finished, "exit_code": 0, "nothing_to_do": True}
         return loaded.checkpoint
@@ -236,7 +238,10 @@ class Launch:
         if self._spool:
             context["spool"] = self._spool
         if self._abandoned is not None:
-            store.finish(self._abandoned)
+            # Its recent outputs were paid for too: to the journal, which is filed.
+            self._abandoned.seq += 1
+            store.commit(self._abandoned, flush=True)
+            store.finish(summarise(self._abandoned, status="abandoned"))
         slots.open(self._feed(), self._job.concurrency)
         await committer.commit_bare()
         if self._job_json is not None:

@@ -147,8 +147,8 @@ class Ledger:
 
     def set_order(self, order: array[int]) -> None:
         """These rows are the items now."""
-        for row in self.order:
-            self.positions[row] = NOT_LISTED
+        # All of them: rows that came from records still say where they were.
+        self.positions = array("I", [NOT_LISTED]) * len(self.states)
         self.order = order
         states = bytearray(len(order))
         versions = array("I", bytes(4 * (len(self.agent_names) + 1)))

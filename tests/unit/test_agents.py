@@ -105,7 +105,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_a_missing_function_is_told_with_the_nearest_first(tmp_path: Path, write: Callable[..., Path]) -> None:
     write("import json\nfrom os.path import join\ndef summarise(item): ...\ndef triage(item): ...\nx = 1")
-    with pytest.raises(AgentError, match='there is no "triag" in it; it has: triage, summarise$'):
+    with pytest.raises(AgentError, match=r'there is no "triag" in it; it has: triage, summarise$'):
         load(tmp_path, "triag")
 
 

@@ -62,8 +62,16 @@ def test_an_exception_is_transient_the_items_or_everyones(error: Exception, verd
 
 @pytest.mark.parametrize(
     ("exit_code", "verdict"),
-    [(1, "transient"), (75, "transient"), (-9, "transient"), (65, "item"), (77, "skip"), (126, "everyone")]
-    + [(127, "everyone"), (0, "transient")],
+    [
+        (0, "transient"),  # its output was not JSON
+        (1, "transient"),
+        (75, "transient"),
+        (-9, "transient"),
+        (65, "item"),
+        (77, "skip"),
+        (126, "everyone"),
+        (127, "everyone"),
+    ],
 )
 def test_a_programs_exit_code_decides(exit_code: int, verdict: Verdict) -> None:
     assert judge(Failure("program", "x", exit_code=exit_code)).verdict == verdict

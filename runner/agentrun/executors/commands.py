@@ -14,6 +14,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -257,7 +258,7 @@ def _too_long() -> Outcome:
 
 
 def _fail(message: str) -> Outcome:
-    return Outcome("failed", failure=failure_from(Fail(message)))
+    return Outcome("failed", failure=replace(failure_from(Fail(message)), traceback=""))
 
 
 def _cannot_start(error: OSError, program: str) -> Outcome:

@@ -12,14 +12,12 @@ from agentrun.executors.calls import close_agent, perform_async
 from agentrun.executors.facts import user_traceback
 from agentrun.executors.port import Attempt, Channel, Outcome
 from agentrun.executors.prints import LogSink, log_to
-from agentrun.failure import Failure
+from agentrun.failure import THREAD_TIMEOUT, Failure
 
 if TYPE_CHECKING:
     from agentrun.agents import Agent
     from agentrun.job import Job
 
-STILL_RUNNING = "thread-timeout"
-"""The code of a timeout whose attempt could not be ended: it must not be tried again in this launch."""
 CANCEL_SECONDS = 5.0
 CLOSE_SECONDS = 10.0
 
@@ -28,7 +26,7 @@ class InLoopExecutor:
     """An attempt is a task; a timeout cancels it.
 
     A task that swallows the cancellation is cancelled again and again. If it has not ended after
-    `CANCEL_SECONDS` its item fails, with the code `STILL_RUNNING`, and its slot stays taken until it does
+    `CANCEL_SECONDS` its item fails, with the code `THREAD_TIMEOUT`, and its slot stays taken until it does
     end: there are never two live attempts of one item, nor more than `concurrency` in all.
     """
 
@@ -72,7 +70,7 @@ class InLoopExecutor:
         if ended:
             return Outcome("failed", failure=Failure("timeout", message))
         message += ", and did not end when it was cancelled; its slot stays taken until it does"
-        return Outcome("failed", failure=Failure("timeout", message, code=STILL_RUNNING))
+        return Outcome("failed", failure=Failure("timeout", message, code=THREAD_TIMEOUT))
 
     async def close(self) -> None:
         for task in self._strays:

@@ -1,6 +1,6 @@
 """Sync agents in threads of the runner's process: they share its memory, and cannot be ended.
 
-After a timeout the item fails with the code `STILL_RUNNING`, at once, and the thread's slot stays taken until
+After a timeout the item fails with the code `THREAD_TIMEOUT`, at once, and the thread's slot stays taken until
 the agent returns. The threads are daemons of our own: those of a ThreadPoolExecutor would hold up the exit.
 """
 
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from agentrun.context import Context
 from agentrun.executors.calls import close_agent, perform
 from agentrun.executors.facts import outcome_from
-from agentrun.executors.inloop import CLOSE_SECONDS, STILL_RUNNING
+from agentrun.executors.inloop import CLOSE_SECONDS
 from agentrun.executors.port import Attempt, Channel, Outcome
 from agentrun.executors.prints import LogSink, log_to
-from agentrun.failure import Failure
+from agentrun.failure import THREAD_TIMEOUT, Failure
 
 if TYPE_CHECKING:
     from agentrun.agents import Agent
@@ -61,7 +61,7 @@ class ThreadExecutor:
             context.close()
             link.close()
         message = f"timed out after {attempt.timeout_seconds:g} s; its thread's slot stays taken until it returns"
-        return Outcome("failed", failure=Failure("timeout", message, code=STILL_RUNNING))
+        return Outcome("failed", failure=Failure("timeout", message, code=THREAD_TIMEOUT))
 
     async def close(self) -> None:
         deadline = asyncio.get_running_loop().time() + CLOSE_SECONDS

@@ -93,7 +93,7 @@ class FolderStore:
     def load(self, *, accept_edits: bool = False) -> Loaded:
         """Read and check the state, changing nothing on disk."""
         try:
-            text = self._state_path.read_bytes()
+            text = _read_file(self._state_path)
         except FileNotFoundError:
             self._begin_fresh()
             return Loaded()
@@ -293,12 +293,14 @@ class FolderStore:
         run_id = str(summary["run_id"])
         try:
             secure_folder(self._disk, runs)
-            if not (runs / f"{run_id}.json").exists():
+            if _read_json(runs / f"{run_id}.json") is None:
                 replace_file(self._disk, runs / f"{run_id}.json", [orjson.dumps(summary, option=orjson.OPT_INDENT_2)])
             # From here on the run is finished, whatever happens: a state.json with a summary is not resumed.
             if self._journal_name and (self._folder / self._journal_name).exists():
                 self._disk.replace(str(self._folder / self._journal_name), str(runs / f"{run_id}.jsonl"))
-                sync_folder(self._disk, runs)
+            # Also what an earlier launch renamed and did not live to sync, the entry of runs/ itself included.
+            sync_folder(self._disk, runs)
+            self._sync_folder()
             if self._state_path.exists():
                 self._disk.unlink(str(self._state_path))
             self._sync_folder()
@@ -308,7 +310,6 @@ class FolderStore:
             os.close(self._journal_fd)
             self._journal_fd = None
         self._begin_fresh()
-        self.prune()
 
     def set_aside(self) -> str:
         """Move a state that cannot be read, and its journals, into runs/ under a name of its own."""
@@ -468,6 +469,11 @@ def _names(folder: Path) -> list[str]:
         return os.listdir(folder)
     except FileNotFoundError:
         return []
+
+
+def _read_file(path: Path) -> bytes:
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
+        return file.read()
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ class MemoryStore:
         if self._checkpoint is None:
             self._records = []
             return Loaded()
-        return Loaded(checkpoint=replace(self._checkpoint))
+        return Loaded(checkpoint=deepcopy(self._checkpoint))
 
     def scan(self) -> Iterator[tuple[int, dict[str, Any]]]:
         for ref, line in enumerate(list(self._records)):
@@ -59,9 +59,12 @@ class MemoryStore:
         stored = self._checkpoint.seq if self._checkpoint else 0
         if checkpoint.seq != stored + 1:
             raise CheckpointError(f"seq {checkpoint.seq} does not follow the stored {stored}")
+        if self._checkpoint is None:
+            self._records = []
         first = len(self._records)
         self._records += [encode_record(checkpoint.seq, entry.fields, entry.output) for entry in entries]
-        self._checkpoint = replace(checkpoint)
+        # A copy: the caller goes on with his, and what he does to it is not committed.
+        self._checkpoint = deepcopy(checkpoint)
         return list(range(first, len(self._records)))
 
     def compact(self, checkpoint: Checkpoint, refs: Sequence[int]) -> list[int]:
@@ -74,9 +77,10 @@ class MemoryStore:
         return sum(len(self._records[ref]) + 1 for ref in (range(len(self._records)) if refs is None else refs))
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        self._ended.insert(0, dict(summary))
+        if all(one["run_id"] != summary["run_id"] for one in self._ended):
+            self._ended.insert(0, dict(summary))
+        # The records can be read until the next run begins, as those of a folder can.
         self._checkpoint = None
-        self._records = []
 
     def set_aside(self) -> str:
         self._checkpoint, self._records = None, []

@@ -16,7 +16,7 @@ from agentrun.executors.open import open_executor
 from agentrun.item import Item
 
 if TYPE_CHECKING:
-    from tests.unit.executors.conftest import Bench
+    from unit.executors.conftest import Bench
 
 
 @pytest.mark.parametrize("isolation", ["loop", "process"])

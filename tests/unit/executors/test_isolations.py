@@ -10,7 +10,7 @@ import pytest
 from agentrun.errors import AgentError
 
 if TYPE_CHECKING:
-    from tests.unit.executors.conftest import Bench
+    from unit.executors.conftest import Bench
 
 ISOLATIONS = ["loop", "thread", "process"]
 

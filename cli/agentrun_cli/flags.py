@@ -1,0 +1,234 @@
+"""The flags that commands share, and the way from what was typed to a layer in the shape of a job file."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+JobRef = Annotated[str | None, typer.Argument(metavar="JOB", help="A job file, file.py:function, or a job's name.")]
+KnownJob = Annotated[str, typer.Argument(metavar="JOB", help="A job's name, or its job file.")]
+Rest = Annotated[list[str] | None, typer.Argument(hidden=True)]
+
+Items = Annotated[
+    list[str] | None,
+    typer.Option("--items", metavar="WHERE", help="A pattern such as 'docs/*.txt' (quoted), a file, or -."),
+]
+Kind = Annotated[
+    str | None, typer.Option("--as", metavar="KIND", help="What --items is: files, jsonl, csv or lines.")
+]
+Key = Annotated[str | None, typer.Option("--key", metavar="FIELD", help="jsonl, csv: what identifies an item.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", metavar="K=V", help="A parameter; can be repeated.")]
+
+Concurrency = Annotated[
+    int | None, typer.Option("-j", "--concurrency", metavar="N", help="Items in flight at a time.")
+]
+Timeout = Annotated[str | None, typer.Option("--timeout", metavar="TIME", help="For one attempt, such as 90s or 5m.")]
+Retries = Annotated[int | None, typer.Option("--retries", metavar="N", help="After the first attempt.")]
+Rate = Annotated[str | None, typer.Option("--rate", metavar="RATE", help="Attempts started, such as 60/min.")]
+AllowFailures = Annotated[
+    str | None, typer.Option("--allow-failures", metavar="N", help="N or N%: still a clean completion.")
+]
+StopAfter = Annotated[
+    int | None, typer.Option("--stop-after-failures", metavar="N", help="That many in a row; 0: never.")
+]
+Grace = Annotated[str | None, typer.Option("--grace", metavar="TIME", help="For items in flight at a stop.")]
+CrashLimit = Annotated[
+    int | None, typer.Option("--crash-limit", metavar="N", help="Crashes before an item is set aside; 0: never.")
+]
+Isolation = Annotated[
+    str | None, typer.Option("--isolation", metavar="HOW", help="Of a sync function: process or thread.")
+]
+Parse = Annotated[str | None, typer.Option("--parse", metavar="AS", help="A command's output: text or json.")]
+AgentVersion = Annotated[
+    str | None, typer.Option("--agent-version", metavar="TEXT", help="In place of the agent's fingerprint.")
+]
+EnvFile = Annotated[str | None, typer.Option("--env-file", metavar="PATH", help="Variables for the agent.")]
+NeedsEnv = Annotated[
+    list[str] | None, typer.Option("--needs-env", metavar="NAME", help="A variable it needs; can be repeated.")
+]
+Carry = Annotated[bool, typer.Option("--carry", help="ctx.carry goes from item to item (one at a time).")]
+Output = Annotated[str | None, typer.Option("-o", "--output", metavar="PATH", help="Where the results go.")]
+Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="The job's name.")]
+StateDir = Annotated[
+    str | None, typer.Option("--state-dir", metavar="PATH", help="Where the state is, if not in .agentrun.")
+]
+
+Limit = Annotated[
+    int | None, typer.Option("--limit", metavar="K", min=1, help="Begin at most K items in this launch.")
+]
+Plan = Annotated[bool, typer.Option("--plan", help="Show what would be done, and do nothing.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Start over; an unfinished run is filed as abandoned.")]
+KeepChanged = Annotated[bool, typer.Option("--keep-changed", help="Keep the results of items that changed.")]
+AllowGone = Annotated[bool, typer.Option("--allow-gone", help="Go on though many finished items are gone.")]
+AcceptEdits = Annotated[bool, typer.Option("--accept-edits", help="Take a state.json that was edited by hand.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an output that no run of this job wrote.")]
+Failed = Annotated[bool, typer.Option("--failed", help="Try failed items again that would be left.")]
+IfFree = Annotated[bool, typer.Option("--if-free", help="Another runner at work: exit 0, silently.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing on exit 0, the reason on others.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+
+_KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
+_RUN = (
+    "concurrency timeout retries rate allow_failures stop_after_failures grace crash_limit keep_changed"
+).split()
+_TOP = "name parse isolation needs_env carry".split()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A job as it was asked for on the command line."""
+
+    ref: str | None
+    layer: dict[str, Any] = field(default_factory=dict)
+    state_dir: str | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """The parameters as typer has them."""
+
+
+def asked_job(given: Mapping[str, Any], command: Sequence[str] | None = None) -> Asked:
+    """What was typed, as a layer over the job file; paths are turned from here to the job's folder."""
+    from agentrun_cli.console import HERE
+
+    ref, state_dir = given.get("job"), given.get("state_dir")
+    _check_rest(given, command)
+    if ref is None and not command and not given.get("name"):
+        from agentrun.errors import UsageError
+
+        raise UsageError("which job? Give a job file, file.py:function, a job's name, or a command after --")
+    base = _base_of(ref, state_dir, HERE)
+    layer: dict[str, Any] = {name: given[name] for name in _TOP if given.get(name)}
+    if given.get("agent_version"):
+        layer["version"] = given["agent_version"]
+    if given.get("output"):
+        layer["output"] = _from_base(given["output"], HERE, base)
+    if given.get("env_file"):
+        # Not a template: nothing in it is to be escaped.
+        layer["env_file"] = os.path.relpath(HERE / given["env_file"], base)
+    if command:
+        layer["command"] = [_program(command[0], HERE, base), *command[1:]]
+    if given.get("settings"):
+        layer["params"] = _params(given["settings"])
+    if items := _items(given, HERE, base):
+        layer["items"] = items
+    if run := {name: given[name] for name in _RUN if given.get(name) not in (None, False)}:
+        layer["run"] = run
+    return Asked(ref, layer, state_dir, given)
+
+
+def _base_of(ref: str | None, state_dir: str | None, here: Path) -> Path:
+    """The folder that a job's paths are relative to."""
+    if ref is None:
+        return here
+    from agentrun.home import find_job
+
+    found = find_job(ref, here, state_dir, os.environ)
+    if found.file is not None:
+        return found.file.parent
+    return found.kept.base if found.kept is not None else here
+
+
+def _from_base(given: str, here: Path, base: Path) -> str:
+    """A path or pattern typed here, as the job in `base` has to write it. Placeholders stay placeholders."""
+    from agentrun.placeholders import escape
+
+    if given == "-" or os.path.isabs(given) or here == base:  # noqa: PTH117
+        return given
+    whole, start = os.path.normpath(os.path.join(escape(str(here)), given)), escape(str(base))  # noqa: PTH118
+    return os.path.relpath(whole, start) if whole.startswith(start.rstrip("/") + "/") else whole
+
+
+def _program(program: str, here: Path, base: Path) -> str:
+    """A program beside the user, seen from the job's folder; any other is left as it is."""
+    if here == base or "/" not in program or os.path.isabs(program) or not (here / program).is_file():  # noqa: PTH117
+        return program
+    path = os.path.normpath(here / program)
+    inside = os.path.relpath(path, base)
+    return path if inside.startswith("..") else f"./{inside}"
+
+
+def _params(settings: Sequence[str]) -> dict[str, str]:
+    from agentrun.errors import UsageError
+
+    params: dict[str, str] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"--set {setting}: write a name and a value, such as --set customer=acme")
+        params[name.strip()] = value
+    return params
+
+
+def _items(given: Mapping[str, Any], here: Path, base: Path) -> dict[str, str]:
+    from agentrun.errors import UsageError
+
+    patterns, kind, key = given.get("items") or [], given.get("kind"), given.get("key")
+    items = {"key": key} if key else {}
+    if kind is not None and kind not in ("files", "jsonl", "csv", "lines"):
+        raise UsageError(f"--as is {kind}; write files, jsonl, csv or lines")
+    if not patterns:
+        if kind is not None:
+            raise UsageError("--as says what --items is; give --items too")
+        return items
+    if len(patterns) > 1:
+        raise UsageError("--items is given twice; give one pattern, which can match many files: --items 'docs/*.txt'")
+    pattern = patterns[0]
+    if kind is None:
+        kind = "lines" if pattern == "-" else _KINDS.get(Path(pattern).suffix.lower(), "files")
+    return {kind: _from_base(pattern, here, base), **items}
+
+
+def _check_rest(given: Mapping[str, Any], command: Sequence[str] | None) -> None:
+    """More words than a job: nearly always a pattern that the shell has turned into the names it matches."""
+    from agentrun.errors import UsageError
+
+    ref, rest, items = given.get("job"), given.get("rest") or [], given.get("items") or []
+    stray = [*rest]
+    if command and items and ref is not None and Path(ref).suffix == Path(items[0]).suffix != ".toml":
+        stray.insert(0, ref)
+    if not stray:
+        return
+    if items:
+        folder, suffix = os.path.split(items[0])[0], Path(items[0]).suffix
+        pattern = os.path.join(folder, f"*{suffix}")  # noqa: PTH118
+        raise UsageError(
+            f"--items got {items[0]}, and {len(stray)} more after it: the shell has expanded the pattern; "
+            f"quote it, such as --items {shlex.quote(pattern)}"
+        )
+    raise UsageError(f"{stray[0]}: one job at a time; a command to run goes after --")
+
+
+def job_folder(ref: str, state_dir: str | None = None) -> Path:
+    """The folder of a job's state, for commands that look at it. It may not be there yet."""
+    from agentrun.home import find_job
+    from agentrun_cli.console import HERE
+
+    found = find_job(ref, HERE, state_dir, os.environ)
+    if found.folder is not None:
+        return found.folder
+    from agentrun.opening import open_job
+
+    return open_job(ref, cwd=HERE, state_dir=state_dir).folder
+
+
+def how_to_name(name: str, folder: Path, asked: Asked | None = None) -> str:
+    """How to name the job in a command that is typed where the user stands, as a shell reads it."""
+    from agentrun.errors import UsageError
+    from agentrun.home import find_job
+    from agentrun_cli.console import HERE
+
+    ref, state_dir, layer = (asked.ref, asked.state_dir, asked.layer) if asked is not None else (None, None, {})
+    try:
+        found = find_job(name, HERE, None, os.environ)
+        if found.folder == folder:
+            return shlex.quote(name)
+    except UsageError:
+        pass
+    if state_dir is None and ref is not None and ref.endswith(".toml") and not layer.get("params") and not layer.get("name"):
+        return shlex.quote(ref)
+    return shlex.join([name, "--state-dir", state_dir or os.path.relpath(folder.parent, HERE)])

@@ -1,0 +1,270 @@
+"""From a job that was asked for to a launch that has ended, or to the plan of one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from agentrun_cli import console
+from agentrun_cli.flags import Asked, how_to_name
+
+if TYPE_CHECKING:
+    from agentrun.agents import Agent
+    from agentrun.events import Planned
+    from agentrun.item import Item
+    from agentrun.launch import Launch
+    from agentrun.opening import OpenJob
+    from agentrun.recovery import Options
+    from agentrun.sources import Source
+    from agentrun.store.folder import FolderStore
+
+READ_AGAIN = 20
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A job, its agent and its environment, with nothing on disk touched yet."""
+
+    opened: OpenJob
+    agent: Agent
+    environ: dict[str, str]
+
+
+def open_asked(asked: Asked, *, fresh: bool = False) -> OpenJob:
+    from agentrun.opening import open_job
+
+    return open_job(asked.ref, flags=asked.layer, cwd=console.HERE, state_dir=asked.state_dir, fresh=fresh)
+
+
+def make_ready(opened: OpenJob) -> Ready:
+    """Go to the job's folder, give the agent its environment, and load it."""
+    from agentrun.agents import load_agent
+    from agentrun.opening import agent_environment
+
+    job = opened.job
+    environ = agent_environment(job, os.environ)
+    os.environ.update(environ)
+    os.chdir(job.base)
+    # What a module prints while it is loaded is not data.
+    with contextlib.redirect_stdout(sys.stderr):
+        return Ready(opened, load_agent(job), environ)
+
+
+def options_of(given: dict[str, Any], *, resume: bool) -> Options:
+    from agentrun.recovery import Options
+
+    names = ("fresh", "limit", "failed", "allow_gone", "accept_edits", "overwrite")
+    return Options(resume=resume, **{name: given[name] for name in names if given.get(name)})
+
+
+def launch(asked: Asked, options: Options) -> int:
+    """One launch, or the plan of one; returns the exit code."""
+    from agentrun.errors import AgentrunError, BusyError
+
+    given = asked.given
+    opened = open_asked(asked, fresh=options.fresh)
+    name = how_to_name(opened.job.name, opened.folder, asked)
+    try:
+        if options.resume and (nothing := _nothing_to_resume(opened)) is not None:
+            return _end(nothing, opened, asked, 0.0)
+        ready = make_ready(opened)
+        if given.get("plan"):
+            show_plan(ready, options, as_json=given["as_json"])
+            return 0
+        return _run(ready, asked, options)
+    except BusyError as error:
+        if given.get("if_free"):
+            return 0
+        raise _with_hints(error, opened.job.name, name) from None
+    except AgentrunError as error:
+        raise _with_hints(error, opened.job.name, name) from None
+
+
+def _with_hints(error: Any, name: str, shown: str) -> Any:
+    """A command in a message is one that works here."""
+    error.message = re.sub(rf"(agentrun \w+) {re.escape(name)}$", lambda match: f"{match[1]} {shown}", error.message)
+    error.args = (error.message,)
+    return error
+
+
+def _nothing_to_resume(opened: OpenJob) -> dict[str, Any] | None:
+    """Known without the lock, and without loading the agent: no run is unfinished."""
+    from agentrun.errors import PlanError
+    from agentrun.views import read_summaries
+
+    if (opened.folder / "state.json").exists():
+        return None
+    ended = read_summaries(opened.folder)
+    if not ended:
+        name = opened.job.name
+        raise PlanError(f"{name}: has no run to go on with; begin one with: agentrun start {name}")
+    return {**ended[0], "exit_code": 0, "nothing_to_do": True}
+
+
+def _run(ready: Ready, asked: Asked, options: Options) -> int:
+    import asyncio
+    import time
+
+    from agentrun.execution import execute, stop_on_signals
+    from agentrun.store.folder import FolderStore
+    from agentrun_cli.live import open_view
+
+    opened, job = ready.opened, ready.opened.job
+    began = time.monotonic()
+    launched: list[Launch] = []
+    view = open_view(job.name, how_to_name(job.name, opened.folder, asked), quiet=asked.given["quiet"])
+
+    async def main() -> dict[str, Any]:
+        with stop_on_signals(job, lambda: launched[0] if launched else None, exits=True):
+            return await execute(
+                job,
+                ready.agent,
+                FolderStore(opened.folder),
+                options=options,
+                watcher=view.watch,
+                kept=opened.kept,
+                job_json=opened.job_json,
+                stdin=None if options.resume else _stdin(opened),
+                environ=ready.environ,
+                began=launched.append,
+            )
+
+    with view:
+        summary = asyncio.run(main())
+    return _end(summary, opened, asked, time.monotonic() - began)
+
+
+def _end(summary: dict[str, Any], opened: OpenJob, asked: Asked, seconds: float) -> int:
+    from agentrun_cli.live import closing_lines
+
+    code = int(summary["exit_code"])
+    name = how_to_name(opened.job.name, opened.folder, asked)
+    if code or not asked.given["quiet"]:
+        for line in closing_lines(summary, opened.job.name, name, seconds):
+            console.say(line)
+    if asked.given["as_json"]:
+        # The run counts, not whether somebody still listens.
+        with contextlib.suppress(BrokenPipeError):
+            console.put_json(summary)
+    return code
+
+
+def _stdin(opened: OpenJob) -> BinaryIO | None:
+    """Standard input, where the items come from it. Nobody types them again to go on with a run."""
+    if opened.job.items.pattern != "-" or sys.stdin is None:
+        return None
+    if sys.stdin.isatty():
+        if (opened.folder / "state.json").exists():
+            return None
+        console.say("reading items from the keyboard, one a line; end with Ctrl-D")
+    return sys.stdin.buffer
+
+
+# ---- planning without a launch
+
+
+def show_plan(ready: Ready, options: Options, *, as_json: bool) -> None:
+    """The plan as data. Takes no lock, and changes nothing on disk."""
+    from agentrun_cli.plan_view import first_argv, plan_json, plan_lines
+
+    planned, item, refusal = make_plan(ready, options)
+    job, version = ready.opened.job, ready.agent.fingerprint
+    try:
+        argv = first_argv(job, item)
+    except ValueError as error:
+        argv, refusal = list(job.command or ()), refusal or f"the first item's command {error}"
+    if as_json:
+        console.put_json(plan_json(planned, argv=argv, refusal=refusal, version=version))
+        return
+    for line in plan_lines(planned, argv=argv, refusal=refusal, version=version):
+        console.put(line)
+
+
+def make_plan(ready: Ready, options: Options) -> tuple[Planned, Item | None, str]:
+    """The plan, its first item, and what the launch would say no to."""
+    from agentrun.errors import CheckpointError
+    from agentrun.store.folder import FolderStore
+
+    folder = ready.opened.folder
+    for _ in range(READ_AGAIN):
+        before = _stamp(folder)
+        try:
+            return _plan(ready, FolderStore(folder), options)
+        except CheckpointError:
+            # A runner at work may have moved the journal between two reads.
+            if _stamp(folder) == before:
+                raise
+    return _plan(ready, FolderStore(folder), options)
+
+
+def _stamp(folder: Path) -> tuple[int, int] | None:
+    try:
+        found = (folder / "state.json").stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _plan(ready: Ready, store: FolderStore, options: Options) -> tuple[Planned, Item | None, str]:
+    from agentrun.errors import AgentrunError
+    from agentrun.events import Planned
+    from agentrun.plan import Plan
+    from agentrun.recovery import check_plan, recover
+    from agentrun.results import check_output
+    from agentrun.run import new_checkpoint
+
+    job = ready.opened.job
+    loaded = store.load(accept_edits=options.accept_edits)
+    found = None if options.fresh or loaded.finished is not None else loaded.checkpoint
+    checkpoint = found or new_checkpoint(job)
+    context, ended, refusal = checkpoint.context, store.summaries(), ""
+    run_id = checkpoint.run_id if found is not None else "{run_id}"
+    output = job.output_path(run_id=run_id, date=context["date"])
+    try:
+        overwrite = options.overwrite or bool(context.get("overwrite")) or context.get("completing") == str(output)
+        check_output(output, ended=ended, overwrite=overwrite)
+    except AgentrunError as error:
+        refusal = error.message
+    plan, notes, item = Plan(), (), None
+    source = open_items(ready.opened, spool=context.get("spool"), run_id=run_id, date=context["date"])
+    if source is not None:
+        run = recover(
+            store,
+            job,
+            source,
+            checkpoint,
+            resumed=found is not None,
+            agent=ready.agent.fingerprint,
+            options=replace(options, allow_gone=True),
+        )
+        plan, notes = run.plan, tuple(run.notes)
+        try:
+            check_plan(plan, source, accepted=context.get("gone", 0), allow_gone=options.allow_gone)
+        except AgentrunError as error:
+            refusal = refusal or error.message
+        item = next((source.item(raw, 0, plan.first_keys[0]) for raw in source), None)
+    last = ended[0] if ended and found is None else None
+    planned = Planned(job, plan, run_id, context["launches"] + 1, output, found is not None, last, notes)
+    return planned, item, refusal
+
+
+def open_items(opened: OpenJob, *, spool: str | None, run_id: str = "", date: str = "") -> Source | None:
+    """The job's items; None where they come from outside and none were kept yet."""
+    from agentrun.sources import open_source
+    from agentrun.views import read_summaries
+
+    job, folder = opened.job, opened.folder
+    if spool is None and (job.items.kind == "python" or job.items.pattern == "-"):
+        return None
+    outputs = [
+        Path(output["path"]) for one in read_summaries(folder) if isinstance(output := one.get("output"), dict)
+    ]
+    own = [job.output_path(run_id=run_id, date=date), job.partial_path(run_id=run_id, date=date)]
+    return open_source(
+        job.items, job.base, exclude=[folder, *own, *outputs], spool=folder / spool if spool else None
+    )

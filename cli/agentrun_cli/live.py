@@ -1,0 +1,234 @@
+"""What is shown while a launch works: a bar on a terminal, plain lines elsewhere, nothing when asked to be quiet."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from agentrun_cli import console
+from agentrun_cli.console import clean, coloured
+
+if TYPE_CHECKING:
+    from agentrun.events import Event, Progress
+
+LINES_SHOWN = 20
+"""Failures and retries that are told one by one; after that they are only counted."""
+WORTH_TELLING_SECONDS, WORTH_TELLING_ATTEMPT = 5.0, 3
+LINE_PERCENT, LINE_SECONDS = 5.0, 60.0
+REFRESHES_PER_SECOND = 5.0
+
+
+class View(Protocol):
+    def watch(self, event: Event) -> None: ...
+
+    def __enter__(self) -> View: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def open_view(job: str, name: str, *, quiet: bool) -> View:
+    """`name` is how the job is named in a command that works here."""
+    if quiet:
+        return QuietView()
+    if console.is_terminal(sys.__stderr__):
+        return BarView(job, name)
+    return PlainView(job, name)
+
+
+class QuietView:
+    def watch(self, event: Event) -> None:
+        pass
+
+    def __enter__(self) -> QuietView:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class PlainView:
+    """Lines: the plan, what goes wrong, and now and then how far it is."""
+
+    def __init__(self, job: str, name: str) -> None:
+        self.job = job
+        self.name = name
+        self.progress: Progress | None = None
+        self._ended = threading.Event()
+        self._ticking: threading.Thread | None = None
+        self._told = {"failed": 0, "retrying": 0}
+
+    def __enter__(self) -> PlainView:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._ticking is not None:
+            self._ticking.join()
+
+    def say(self, line: str) -> None:
+        console.say(line)
+
+    def watch(self, event: Event) -> None:
+        from agentrun.events import Began, Failed, Planned, Retrying, Stopping, Warned
+        from agentrun_cli.plan_view import opening_lines
+
+        if isinstance(event, Planned):
+            self._grace_seconds = event.job.grace_seconds
+            for line in opening_lines(event):
+                self.say(line)
+        elif isinstance(event, Began):
+            self.progress = event.progress
+            self.begin(event.progress)
+        elif isinstance(event, Failed):
+            line = f"{coloured('failed', 'red')}  {clean(event.key, limit=120)}: {clean(event.cause, limit=300)}"
+            self._tell("failed", line, f"agentrun failures {self.name}")
+        elif isinstance(event, Retrying):
+            if event.wait_seconds >= WORTH_TELLING_SECONDS or event.attempt >= WORTH_TELLING_ATTEMPT:
+                self._tell("retrying", retrying_line(event.key, event.cause, event.attempt, event.wait_seconds), "")
+        elif isinstance(event, Stopping):
+            self._say_stopping(event.reason, event.in_flight)
+        elif isinstance(event, Warned):
+            self.say(f"{self.job}: {clean(event.text, limit=1000)}")
+
+    def _tell(self, kind: str, line: str, where: str) -> None:
+        self._told[kind] += 1
+        if self._told[kind] <= LINES_SHOWN:
+            self.say(line)
+        elif self._told[kind] == LINES_SHOWN + 1:
+            hint = f"; see them with: {where}" if where else ""
+            self.say(f"more of these ({kind}) are not shown here{hint}")
+
+    def _say_stopping(self, reason: str, in_flight: int) -> None:
+        from agentrun.values import format_duration
+
+        line = f"{self.job}: no new items: {clean(reason)}"
+        if in_flight and reason.startswith("stopped by "):
+            waits = format_duration(self._grace_seconds)
+            line += f"; {in_flight} in flight may take {waits} to finish, once more stops them now"
+        elif in_flight:
+            line += f"; {in_flight} in flight are finished first"
+        self.say(line)
+
+    def begin(self, progress: Progress) -> None:
+        self._ticking = threading.Thread(target=self._tick, args=(progress,), name="agentrun-lines", daemon=True)
+        self._ticking.start()
+
+    def _tick(self, progress: Progress) -> None:
+        """One line at each 5 % or 60 s, whichever is rarer."""
+        told_at, told = time.monotonic(), progress.settled
+        while not self._ended.wait(1.0):
+            now, settled = time.monotonic(), progress.settled
+            if is_line_due(now - told_at, settled - told, progress.total) and settled < progress.total:
+                self.say(f"{self.job}: {progress_words(progress)}")
+                told_at, told = now, settled
+
+
+class BarView(PlainView):
+    """A live bar; what else there is to say goes above it."""
+
+    def __init__(self, job: str, name: str) -> None:
+        super().__init__(job, name)
+        self._live: Any = None
+
+    def begin(self, progress: Progress) -> None:
+        from agentrun_cli.live_bar import open_live
+
+        self._live = open_live(self.job, progress, REFRESHES_PER_SECOND)
+        self._live.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def say(self, line: str) -> None:
+        if self._live is None:
+            super().say(line)
+            return
+        from rich.text import Text
+
+        self._live.console.print(Text.from_ansi(line), soft_wrap=True)
+
+
+def is_line_due(seconds: float, settled: int, total: int) -> bool:
+    return seconds >= LINE_SECONDS and settled * 100 >= LINE_PERCENT * total
+
+
+def retrying_line(key: str, cause: str, attempt: int, wait_seconds: float) -> str:
+    from agentrun.values import format_duration
+
+    again = f"attempt {attempt + 1} in {format_duration(wait_seconds)}"
+    return f"{coloured('again', 'yellow')}   {clean(key, limit=120)}: {clean(cause, limit=300)}; {again}"
+
+
+def pace_of(progress: Progress, now: float) -> tuple[float | None, float | None]:
+    """Items settled in a second and the seconds that are left, from this launch only; None where unknown."""
+    seconds = now - progress.began
+    if progress.settled_here < 2 or seconds < 0.5:
+        return None, None
+    rate = progress.settled_here / seconds
+    left = max(progress.total - progress.settled - progress.waiting, progress.to_run - progress.settled_here, 0)
+    return rate, left / rate
+
+
+def pace_words(progress: Progress) -> list[str]:
+    from agentrun.values import format_duration
+
+    rate, left = pace_of(progress, time.monotonic())
+    if rate is None or left is None:
+        return []
+    shown = f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min" if rate * 60 >= 1 else f"{rate * 3600:.1f}/h"
+    return [shown, f"{format_duration(round(left))} left" if left >= 1 else "nearly there"]
+
+
+def progress_words(progress: Progress) -> str:
+    words = [f"{progress.done:,} of {progress.total:,} done"]
+    for kind in ("failed", "skipped", "waiting"):
+        if count := getattr(progress, kind):
+            words.append(f"{count:,} {kind}")
+    words += pace_words(progress)
+    if progress.cost:
+        words.append(f"${progress.cost:,.2f}")
+    return ", ".join(words)
+
+
+# ---- the end
+
+
+def closing_lines(summary: dict[str, Any], job: str, name: str, seconds: float) -> Iterator[str]:
+    """How it ended and how to go on. `name` is how the job is named in a command that works here."""
+    from agentrun.values import format_duration
+    from agentrun_cli.plan_view import last_run
+
+    counts, total, code = summary["counts"], summary["total"], summary["exit_code"]
+    output = summary.get("output")
+    where = f" → {console.shown_path(output['path'])}" if isinstance(output, dict) else ""
+    others = "".join(f", {counts[kind]:,} {kind}" for kind in ("failed", "skipped", "waiting") if counts.get(kind))
+    if summary.get("nothing_to_do"):
+        yield f"{job}: nothing to go on with; the last run {last_run(summary)}{where}"
+        return
+    done = f"{counts.get('done', 0):,} of {total:,}"
+    took = f" in {format_duration(seconds)}"
+    if code == 0:
+        yield f"{coloured('done', 'green')}: {done}{others}{took}{where}"
+        if counts.get("failed"):
+            yield f"  the reasons:  agentrun failures {name}"
+        return
+    if code in (1, 3):
+        yield f"{job}: {coloured(f'{done} done{others}', 'yellow')}{took}"
+        if summary.get("partial"):
+            yield f"  so far:       {console.shown_path(summary['partial'])}"
+    else:
+        reason = clean(summary.get("reason") or "stopped", limit=1000)
+        yield f"{job}: {coloured(reason, 'yellow')}"
+        if summary.get("hint"):
+            yield f"  {clean(summary['hint'])}"
+        yield f"  so far:       {done} done{others}{took}; all of it is kept"
+    if counts.get("failed"):
+        yield f"  the reasons:  agentrun failures {name}"
+    yield f"  go on with:   agentrun resume {name}"
