@@ -17,9 +17,11 @@ _CODES: dict[Colour, str] = {"red": "31", "green": "32", "yellow": "33", "blue":
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])?")
 _NEWLINES = re.compile(r"[ \t]*[\r\n\x0b\x0c\x85\u2028\u2029]+[ \t]*")
 # C0 and C1, and what changes the direction or hides text: marks, embeddings, isolates, zero-width, the BOM, tags.
-_CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
+_CONTROLS = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
+)
 _HIDDEN = re.compile(f"[{_CONTROLS}]")
-_ASCII = str.maketrans({"→": "->", "…": "...", "·": "-", "–": "-", "━": "-", "×": "x"})
+_ASCII = str.maketrans({"→": "->", "…": "...", "\u00d7": "x"})
 
 
 def _here() -> Path:
@@ -115,4 +117,4 @@ def counted(count: int, noun: str) -> str:
 def ago(seconds: float) -> str:
     from agentrun.values import format_duration
 
-    return "just now" if seconds < 1 else f"{format_duration(seconds)} ago"
+    return "just now" if seconds < 1 else f"{format_duration(round(seconds))} ago"

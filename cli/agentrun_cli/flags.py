@@ -13,21 +13,17 @@ import typer
 
 JobRef = Annotated[str | None, typer.Argument(metavar="JOB", help="A job file, file.py:function, or a job's name.")]
 KnownJob = Annotated[str, typer.Argument(metavar="JOB", help="A job's name, or its job file.")]
-Rest = Annotated[list[str] | None, typer.Argument(hidden=True)]
+Rest = Annotated[list[str] | None, typer.Argument(metavar="[-- COMMAND...]", hidden=True)]
 
 Items = Annotated[
     list[str] | None,
     typer.Option("--items", metavar="WHERE", help="A pattern such as 'docs/*.txt' (quoted), a file, or -."),
 ]
-Kind = Annotated[
-    str | None, typer.Option("--as", metavar="KIND", help="What --items is: files, jsonl, csv or lines.")
-]
+Kind = Annotated[str | None, typer.Option("--as", metavar="KIND", help="What --items is: files, jsonl, csv or lines.")]
 Key = Annotated[str | None, typer.Option("--key", metavar="FIELD", help="jsonl, csv: what identifies an item.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="K=V", help="A parameter; can be repeated.")]
 
-Concurrency = Annotated[
-    int | None, typer.Option("-j", "--concurrency", metavar="N", help="Items in flight at a time.")
-]
+Concurrency = Annotated[int | None, typer.Option("-j", "--concurrency", metavar="N", help="Items in flight at a time.")]
 Timeout = Annotated[str | None, typer.Option("--timeout", metavar="TIME", help="For one attempt, such as 90s or 5m.")]
 Retries = Annotated[int | None, typer.Option("--retries", metavar="N", help="After the first attempt.")]
 Rate = Annotated[str | None, typer.Option("--rate", metavar="RATE", help="Attempts started, such as 60/min.")]
@@ -59,9 +55,7 @@ StateDir = Annotated[
     str | None, typer.Option("--state-dir", metavar="PATH", help="Where the state is, if not in .agentrun.")
 ]
 
-Limit = Annotated[
-    int | None, typer.Option("--limit", metavar="K", min=1, help="Begin at most K items in this launch.")
-]
+Limit = Annotated[int | None, typer.Option("--limit", metavar="K", min=1, help="Begin at most K items in this launch.")]
 Plan = Annotated[bool, typer.Option("--plan", help="Show what would be done, and do nothing.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over; an unfinished run is filed as abandoned.")]
 KeepChanged = Annotated[bool, typer.Option("--keep-changed", help="Keep the results of items that changed.")]
@@ -74,10 +68,18 @@ Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing on exi
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 
 _KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
-_RUN = (
-    "concurrency timeout retries rate allow_failures stop_after_failures grace crash_limit keep_changed"
-).split()
-_TOP = "name parse isolation needs_env carry".split()
+_RUN = [
+    "concurrency",
+    "timeout",
+    "retries",
+    "rate",
+    "allow_failures",
+    "stop_after_failures",
+    "grace",
+    "crash_limit",
+    "keep_changed",
+]
+_TOP = ["name", "parse", "isolation", "needs_env", "carry"]
 
 
 @dataclass(frozen=True)
@@ -229,6 +231,12 @@ def how_to_name(name: str, folder: Path, asked: Asked | None = None) -> str:
             return shlex.quote(name)
     except UsageError:
         pass
-    if state_dir is None and ref is not None and ref.endswith(".toml") and not layer.get("params") and not layer.get("name"):
+    if (
+        state_dir is None
+        and ref is not None
+        and ref.endswith(".toml")
+        and not layer.get("params")
+        and not layer.get("name")
+    ):
         return shlex.quote(ref)
     return shlex.join([name, "--state-dir", state_dir or os.path.relpath(folder.parent, HERE)])

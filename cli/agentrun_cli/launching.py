@@ -230,7 +230,8 @@ def _plan(ready: Ready, store: FolderStore, options: Options) -> tuple[Planned, 
         check_output(output, ended=ended, overwrite=overwrite)
     except AgentrunError as error:
         refusal = error.message
-    plan, notes, item = Plan(), (), None
+    plan, item = Plan(), None
+    notes: tuple[str, ...] = ()
     source = open_items(ready.opened, spool=context.get("spool"), run_id=run_id, date=context["date"])
     if source is not None:
         run = recover(
@@ -261,10 +262,6 @@ def open_items(opened: OpenJob, *, spool: str | None, run_id: str = "", date: st
     job, folder = opened.job, opened.folder
     if spool is None and (job.items.kind == "python" or job.items.pattern == "-"):
         return None
-    outputs = [
-        Path(output["path"]) for one in read_summaries(folder) if isinstance(output := one.get("output"), dict)
-    ]
+    outputs = [Path(output["path"]) for one in read_summaries(folder) if isinstance(output := one.get("output"), dict)]
     own = [job.output_path(run_id=run_id, date=date), job.partial_path(run_id=run_id, date=date)]
-    return open_source(
-        job.items, job.base, exclude=[folder, *own, *outputs], spool=folder / spool if spool else None
-    )
+    return open_source(job.items, job.base, exclude=[folder, *own, *outputs], spool=folder / spool if spool else None)

@@ -107,12 +107,14 @@ class PlainView:
     def _say_stopping(self, reason: str, in_flight: int) -> None:
         from agentrun.values import format_duration
 
-        line = f"{self.job}: no new items: {clean(reason)}"
-        if in_flight and reason.startswith("stopped by "):
+        if not in_flight:
+            return  # the end, which is near, says the same
+        line = f"{self.job}: {clean(reason)}"
+        if reason.startswith("stopped by "):
             waits = format_duration(self._grace_seconds)
-            line += f"; {in_flight} in flight may take {waits} to finish, once more stops them now"
-        elif in_flight:
-            line += f"; {in_flight} in flight are finished first"
+            line += f"; {in_flight} in flight {_has(in_flight)} {waits} to finish, once more ends them now"
+        else:
+            line += f"; {in_flight} in flight {'is' if in_flight == 1 else 'are'} finished first, and no new ones begun"
         self.say(line)
 
     def begin(self, progress: Progress) -> None:
@@ -137,8 +139,6 @@ class BarView(PlainView):
         self._live: Any = None
 
     def begin(self, progress: Progress) -> None:
-        from agentrun_cli.live_bar import open_live
-
         self._live = open_live(self.job, progress, REFRESHES_PER_SECOND)
         self._live.start()
 
@@ -153,6 +153,43 @@ class BarView(PlainView):
         from rich.text import Text
 
         self._live.console.print(Text.from_ansi(line), soft_wrap=True)
+
+
+def open_live(job: str, progress: Progress, per_second: float) -> Any:
+    """The bar. Rich's own thread draws it, and reads the counters when it does."""
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    class Terminal(Console):
+        def show_cursor(self, show: bool = True) -> bool:
+            # Never hidden: a runner that is killed could not bring it back.
+            return False
+
+    class Bar:
+        def __rich__(self) -> RenderableType:
+            grid = Table.grid(padding=(0, 1))
+            bar = ProgressBar(total=max(progress.total, 1), completed=progress.settled, width=24)
+            grid.add_row(
+                Text(job, overflow="ellipsis", no_wrap=True), bar, Text(progress_words(progress), no_wrap=True)
+            )
+            return grid
+
+    terminal = Terminal(file=sys.__stderr__, highlight=False, markup=False, emoji=False)
+    return Live(
+        Bar(),
+        console=terminal,
+        refresh_per_second=per_second,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+
+
+def _has(count: int) -> str:
+    return "has" if count == 1 else "have"
 
 
 def is_line_due(seconds: float, settled: int, total: int) -> bool:

@@ -92,7 +92,10 @@ def _examples(keys: Sequence[str], count: int) -> str:
 
 
 def limits_of(job: Job) -> str:
-    from agentrun.values import format_duration
+    from agentrun.values import format_duration as exactly
+
+    def format_duration(seconds: float) -> str:
+        return exactly(seconds).replace("m00s", "m").replace("h00m", "h")
 
     parts = [f"{job.concurrency} at a time"]
     parts.append(f"{format_duration(job.timeout_seconds)} an attempt" if job.timeout_seconds else "no timeout")

@@ -5,6 +5,7 @@ A field a line, so that a person can read it; `check` is last, a hash of every b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -93,7 +94,8 @@ def decode_checkpoint(text: bytes, *, where: str, accept_edits: bool = False) ->
             f"or if you edited it on purpose add --accept-edits, or begin anew with --fresh"
         )
     try:
-        return _build(values, edited=not intact)
+        outputs = _outputs_as_written(text) if intact else None
+        return _build(values, outputs)
     except (_Wrong, RecordError) as error:
         raise CheckpointError(
             f"{where}: {error}; put the original back, or begin anew with --fresh (the old one is kept)"
@@ -126,13 +128,16 @@ class _Wrong(ValueError):
     pass
 
 
-def _build(values: dict[str, Any], *, edited: bool) -> Checkpoint:
+def _build(values: dict[str, Any], outputs: list[bytes] | None) -> Checkpoint:
+    """Of an edited one, `outputs` is None: its records are checked for their form and sealed again."""
     missing = [name for name in ("version", *_FIELDS) if name not in values]
     if missing:
         raise _Wrong(f"has no {missing[0]}")
     _expect(values, "version", lambda v: _is_count(v) and v == VERSION, f"{VERSION}")
     for name in ("job", "run_id", "started_at", "updated_at"):
         _expect(values, name, lambda v: isinstance(v, str), "text")
+    # It is part of file names.
+    _expect(values, "run_id", lambda v: bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]*", v)), "letters, digits and -")
     for name in ("seq", "total"):
         _expect(values, name, _is_count, "a whole number, 0 or more")
     _expect(values, "last_completed", lambda v: _is_count(v + 1) if isinstance(v, int) else False, "-1 or more")
@@ -151,7 +156,9 @@ def _build(values: dict[str, Any], *, edited: bool) -> Checkpoint:
     name, length = journal.get("name"), journal.get("length")
     if not (isinstance(name, str) and "/" not in name and name.startswith("journal-") and _is_count(length)):
         raise _Wrong(f"journal is {journal!r}; it names a journal-<n>.jsonl and its length")
-    outputs = [seal_record(record) if edited else _reencode(record) for record in values["outputs"]]
+    _check_context(values["context"])
+    if outputs is None:
+        outputs = [seal_record(record) for record in values["outputs"]]
     return Checkpoint(
         **{field: values[field] for field in _FIELDS if field not in ("outputs", "journal")},
         outputs=outputs,
@@ -160,21 +167,50 @@ def _build(values: dict[str, Any], *, edited: bool) -> Checkpoint:
     )
 
 
-def _reencode(record: dict[str, Any]) -> bytes:
-    """The record's own bytes again: orjson is deterministic, and its checksum proves it."""
-    line = orjson.dumps(record)
-    if not check_record(line):
-        raise RecordError(f"the record of {record.get('key')!r} in outputs has a wrong checksum")
-    return line
+def _outputs_as_written(text: bytes) -> list[bytes]:
+    """The records' own bytes: written anew, another JSON text of the same value would not fit their checksums."""
+    _, found, rest = text.partition(b'\n"outputs": [\n')
+    if not found:
+        return []
+    lines = rest.partition(b"\n],\n")[0].split(b",\n")
+    for number, line in enumerate(lines):
+        if not check_record(line):
+            raise RecordError(f"record {number} in outputs has a wrong checksum")
+    return lines
 
 
-def _expect(values: Mapping[str, Any], name: str, good: Callable[[Any], bool], what: str) -> None:
+def _check_context(context: Mapping[str, Any]) -> None:
+    for name, good, what in (
+        ("launches", _is_count, "a whole number, 0 or more"),
+        ("date", lambda v: isinstance(v, str), "text"),
+    ):
+        if name not in context:
+            raise _Wrong(f"context has no {name}")
+        _expect(context, name, good, what, where="context.")
+    for name, good, what in (
+        ("gone", _is_count, "a whole number, 0 or more"),
+        ("spool", lambda v: isinstance(v, str) and "/" not in v and v.endswith(".spool"), "the name of a spool"),
+        ("deaths", _is_counts, "an object of whole numbers"),
+        ("versions", _is_counts, "an object of whole numbers"),
+        ("identity", lambda v: isinstance(v, dict), "an object"),
+        ("kept", lambda v: isinstance(v, dict), "an object"),
+        ("agent", lambda v: isinstance(v, str), "text"),
+    ):
+        if name in context:
+            _expect(context, name, good, what, where="context.")
+
+
+def _expect(values: Mapping[str, Any], name: str, good: Callable[[Any], bool], what: str, *, where: str = "") -> None:
     if not good(values[name]):
-        raise _Wrong(f"{name} is {orjson.dumps(values[name])[:60].decode(errors='replace')}; it is {what}")
+        raise _Wrong(f"{where}{name} is {orjson.dumps(values[name])[:60].decode(errors='replace')}; it is {what}")
 
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_counts(value: Any) -> bool:
+    return isinstance(value, dict) and all(_is_count(count) for count in value.values())
 
 
 def _is_ranges(value: Any) -> bool:

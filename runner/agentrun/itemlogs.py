@@ -7,6 +7,7 @@ import re
 from io import FileIO
 from pathlib import Path
 
+from agentrun.errors import UsageError
 from agentrun.item import key_digest
 
 KEPT_BYTES = 1024 * 1024
@@ -16,6 +17,8 @@ class ItemLogs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.is_symlink():
+            raise UsageError(f"{folder}: is a symbolic link, which is never followed here; remove it")
         self._known = {entry.name for entry in os.scandir(folder)}
 
     def slot_path(self, slot: int) -> Path:

@@ -274,7 +274,9 @@ class Launch:
             return states[row] == PENDING and row not in run.suspects and row not in run.dead and not in_flight(row)
 
         def is_to_retry(row: int) -> bool:
-            return row in run.to_retry and states[row] == FAILED and not in_flight(row)
+            if row in run.suspects or row in run.dead or in_flight(row):
+                return False
+            return row in run.to_retry and states[row] == FAILED
 
         if run.ledger.counts["pending"]:
             yield from feed(self._source, run.ledger, is_pending)
@@ -287,11 +289,7 @@ class Launch:
             settled_before = self.progress.settled_here
             await slots.run()
             if run.suspects and slots.stop_reason is None:
-                suspects = frozenset(run.suspects)
-                slots.open(
-                    feed(self._source, ledger, lambda row: row in suspects and ledger.states[row] == PENDING),
-                    1,
-                )
+                slots.open(feed(self._source, ledger, run.suspects.__contains__), 1)
                 await committer.commit_bare()
                 await slots.run()
             if slots.stop_reason is not None and ledger.counts["pending"]:
@@ -373,7 +371,7 @@ class Launch:
         run, reason = self._run, slots.stop_reason
         if run.is_complete:
             return self._complete()
-        if slots.error is not None:
+        if slots.error is not None and reason is not None and reason.text == str(slots.error):
             self._note("stop", reason=str(slots.error))
             raise slots.error
         summary = summarise(run.checkpoint, status="stopped")
@@ -397,6 +395,7 @@ class Launch:
         output = write_results(run.ledger, self._store, run.output, self._disk)
         summary = summarise(run.checkpoint, status="finished") | {"output": output, "exit_code": 0}
         self._store.finish(summary)
+        self._store.prune()
         if run.partial_output.exists():
             discard(self._disk, str(run.partial_output))
         self._note("stop", reason="finished")

@@ -47,6 +47,8 @@ class Plan:
     first_keys: list[str] = field(default_factory=list)
     examples: dict[str, list[str]] = field(default_factory=dict)
     gone_refs: list[int] = field(default_factory=list)
+    contents_now: dict[int, int] = field(default_factory=dict)
+    """Of rows that are changed and kept: the content as it is now."""
 
     def note(self, what: str, key: str) -> None:
         setattr(self, what, getattr(self, what) + 1)
@@ -133,6 +135,7 @@ def list_items(
         elif known != contents[row]:
             if keep_changed and states[row] in (DONE, SKIPPED):
                 plan.note("kept_changed", key)
+                plan.contents_now[row] = known
             else:
                 ledger.begin_anew(row)
                 contents[row] = known
@@ -178,7 +181,11 @@ def go_back(ledger: Ledger, plan: Plan, position: int) -> None:
     for row in ledger.order[position:]:
         state = ledger.states[row]
         if state != PENDING:
-            plan.kept -= state in (DONE, SKIPPED)
+            if row in plan.contents_now:
+                plan.kept_changed -= 1
+                ledger.contents[row] = plan.contents_now.pop(row)
+            else:
+                plan.kept -= state in (DONE, SKIPPED)
             plan.waiting -= state == WAITING
             plan.left -= state == FAILED
             ledger.begin_anew(row)
@@ -203,7 +210,7 @@ class CarryChain:
         before = 0
         for position, row in enumerate(ledger.order):
             state = ledger.states[row]
-            if state in (PENDING, WAITING) or (retry_failed and state == FAILED):
+            if state in (PENDING, WAITING) or (retry_failed and state == FAILED and row not in ledger.set_aside):
                 return position
             if self._after.get(row) != before or self._index[row] != position:
                 return position

@@ -7,6 +7,7 @@ The CRC covers the line from behind its own field to before the newline. `output
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 from zlib import crc32
@@ -18,6 +19,15 @@ KINDS: tuple[Kind, ...] = ("done", "failed", "skipped", "waiting")
 
 _PREFIX = b'{"crc":"'
 _BODY_AT = len(_PREFIX) + 8 + 2
+_NUMBERS = (
+    ("seq", 1, 2**63),
+    ("gen", 0, 2**31),
+    ("index", 0, 2**32 - 2),
+    ("launch", 0, 2**31),
+    ("stamp", 0, 2**64 - 1),
+    ("failed_launches", 0, 2**31),
+    ("after", 0, 2**63),
+)
 
 
 class RecordError(ValueError):
@@ -48,22 +58,21 @@ def decode_record(line: bytes) -> dict[str, Any]:
 def seal_record(record: Mapping[str, Any]) -> bytes:
     """A record edited by hand, checked for its form and given a new checksum."""
     fields = {name: value for name, value in record.items() if name not in ("crc", "seq", "output")}
-    for name, kind in (
-        ("seq", int),
-        ("gen", int),
-        ("index", int),
-        ("key", str),
-        ("kind", str),
-        ("hash", str),
-    ):
-        value = record.get(name)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise RecordError(f"{name} is {value!r}")
+    for name, least, most in _NUMBERS:
+        value = record.get(name, least)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise RecordError(f"{name} is {value!r} in the record of {record.get('key')!r}; leave it as it was")
+    for name in ("seq", "gen", "index", "launch", "key", "kind", "hash", "agent"):
+        if name not in record:
+            raise RecordError(f"{name} is missing in the record of {record.get('key')!r}; put it back")
+    for name in ("key", "kind", "hash", "agent"):
+        if not isinstance(record[name], str):
+            raise RecordError(f"{name} is {record[name]!r}; it is text")
     if record["kind"] not in KINDS:
         raise RecordError(f"kind is {record['kind']!r}; it is one of {', '.join(KINDS)}")
-    try:
-        int(record["hash"], 16)
-    except ValueError:
-        raise RecordError(f"hash is {record['hash']!r}; leave it as it was") from None
+    if not re.fullmatch(r"[0-9a-f]{16}", record["hash"]):
+        raise RecordError(f"hash is {record['hash']!r}; leave it as it was")
+    if record["kind"] == "done" and "output" not in record:
+        raise RecordError(f"output is missing in the record of {record['key']!r}, which is done; put one there")
     output = orjson.dumps(record["output"]) if "output" in record else None
     return encode_record(record["seq"], fields, output)

@@ -121,12 +121,13 @@ def _count_deaths(run: Run) -> None:
             deaths[item["key"]] = deaths.get(item["key"], 0) + 1
     for key, count in deaths.items():
         row = ledger.find(key_digest(key))
-        if row < 0 or not _is_listed(ledger, row) or ledger.states[row] != PENDING:
+        if row < 0 or not _is_listed(ledger, row) or not (ledger.states[row] == PENDING or row in run.to_retry):
             continue
         run.deaths[key] = count
-        if count >= limit:
+        # With a carry every item runs alone, and in its place: its turn has come only when it is the next one.
+        if count >= limit and (not run.job.carry or ledger.positions[row] == ledger.last_completed + 1):
             run.dead[row] = key
-        elif count == limit - 1:
+        elif count >= limit - 1 and not run.job.carry:
             run.suspects.add(row)
     if run.suspects:
         run.notes.append(f"in flight at {limit - 1} crashes, so run alone and last: {len(run.suspects)}")

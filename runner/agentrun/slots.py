@@ -42,6 +42,7 @@ class Slots:
         self._committer = committer
         self._watcher = watcher
         self._left = limit
+        self._limit_is_reached = False
         self._feed: Iterator[Work] = iter(())
         self._attempting: dict[int, asyncio.Task[None]] = {}
         self._cancelled = False
@@ -66,7 +67,7 @@ class Slots:
             self.in_flight[slot] = work
 
     def _next(self) -> Work | None:
-        if self.stop_reason is not None:
+        if self.stop_reason is not None or self._limit_is_reached:
             return None
         try:
             work = next(self._feed, None)
@@ -78,7 +79,7 @@ class Slots:
             return None
         if self._left is not None:
             if self._left == 0:
-                self.stop(StopReason(4, "--limit is reached"))
+                self._limit_is_reached = True
                 return None
             self._left -= 1
         self.rows_in_flight.add(work.row)
@@ -97,9 +98,9 @@ class Slots:
     async def run(self) -> None:
         """Run until the feed is empty or no new items are begun. An error of the store ends it at once."""
         tasks = [asyncio.create_task(self._slot(slot, work)) for slot, work in self.in_flight.items()]
-        if not tasks:
-            return
-        _, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        pending: set[asyncio.Task[None]] = set()
+        if tasks:
+            _, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         if pending:
             # The store failed: nothing that ends from here on can be acknowledged.
             self.cancel()
@@ -107,6 +108,9 @@ class Slots:
         errors = [error for task in tasks if (error := task.exception()) is not None]
         if errors:
             raise errors[0]
+        # Not before: what was taken within the limit is run.
+        if self._limit_is_reached:
+            self.stop(StopReason(4, "--limit is reached"))
 
     async def _slot(self, slot: int, first: Work) -> None:
         work: Work | None = first
@@ -165,9 +169,11 @@ class Slots:
     # ---- stopping
 
     def stop(self, reason: StopReason) -> None:
-        """No new items. Those in flight go on; see `cancel`. The first reason counts."""
-        if self.stop_reason is None:
+        """No new items. Those in flight go on; see `cancel`. Of several reasons the gravest counts, else the first."""
+        before = self.stop_reason
+        if before is None or _gravity(reason) > _gravity(before):
             self.stop_reason = reason
+        if before is None:
             self._watcher(Stopping(reason.text, len(self._attempting)))
 
     def cancel(self) -> None:
@@ -175,3 +181,8 @@ class Slots:
         self._cancelled = True
         for task in self._attempting.values():
             task.cancel()
+
+
+def _gravity(reason: StopReason) -> int:
+    """As in the table of exits: signals, then 75, then 4."""
+    return 2 if reason.exit_code > 128 else 1 if reason.exit_code == 75 else 0

@@ -6,6 +6,7 @@ import os
 from array import array
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,15 +16,16 @@ from agentrun.checkpoint import Checkpoint, decode_checkpoint
 from agentrun.clock import age_seconds
 from agentrun.errors import CheckpointError
 from agentrun.item import key_digest
-from agentrun.ledger import PENDING, STATE_NAMES, Ledger
+from agentrun.ledger import NO_REF, PENDING, STATE_NAMES, Ledger
 from agentrun.record import check_record
 from agentrun.store.port import Holder
 
 if TYPE_CHECKING:
     from agentrun.failure import Failure
+    from agentrun.item import Item
     from agentrun.job import Job
     from agentrun.plan import CarryChain
-    from agentrun.sources.port import Source
+    from agentrun.sources.port import Identity, Raw, Source
 
 Status = Literal["running", "interrupted", "waiting", "failed", "finished", "damaged", "new"]
 READ_AGAIN = 20
@@ -306,6 +308,39 @@ def _try_source(listing: Listing, folder: Path, job: Job, ended: list[dict[str, 
         listing.note = "items moved or went while that run was under way; each is shown where it was when it ended"
 
 
+def read_source(folder: Path, job: Job) -> Iterator[tuple[int, str, Callable[[], Item]]]:
+    """The items of the job's source now: index, key, and a way to the item itself."""
+    source = _source(folder, job, read_checkpoint(folder), read_summaries(folder))
+    for index, (_, key, raw, _) in enumerate(_identify(source, Ledger())):
+        yield index, key, partial(source.item, raw, index, key)
+
+
+def _identify(source: Source, ledger: Ledger) -> Iterator[tuple[int, str, Raw, Identity]]:
+    """Each item's row, and its key with the `~2` of a repeat; a row is added for what has none."""
+    from agentrun.plan import RepeatedKeys
+
+    repeats = RepeatedKeys()
+    seen = bytearray(len(ledger.states))
+
+    def is_unseen(digest: bytes) -> bool:
+        row = ledger.find(digest)
+        return row < 0 or not seen[row]
+
+    for raw in source:
+        identity = source.identify(raw)
+        key = identity.key
+        digest = key_digest(key)
+        row = ledger.find(digest)
+        if row >= 0 and seen[row]:
+            key, digest = repeats.next_free(key, is_unseen)
+            row = ledger.find(digest)
+        if row < 0:
+            row = ledger.add(digest)
+            seen.append(0)
+        seen[row] = 1
+        yield row, key, raw, identity
+
+
 def _source(folder: Path, job: Job, checkpoint: Checkpoint | None, ended: list[dict[str, Any]]) -> Source:
     from agentrun.sources import open_source
 
@@ -419,6 +454,7 @@ class Listing:
     def follow_records(self, running: dict[str, dict[str, Any]]) -> None:
         """The items are those on record, and those at work; in the order in which their records put them."""
         ledger, unrecorded = self._ledger, {}
+        self._keys.clear()
         for key, one in running.items():
             if ledger.find(digest := key_digest(key)) < 0:
                 unrecorded[ledger.add(digest)] = key
@@ -440,29 +476,11 @@ class Listing:
         only_recorded: bool = False,
     ) -> None:
         """The items are those of the source, in its order; as a launch would see them."""
-        from agentrun.plan import RepeatedKeys
-
-        ledger, order, repeats = self._ledger, array("I"), RepeatedKeys()
-        seen = bytearray(len(ledger.states))
+        ledger, order = self._ledger, array("I")
         self._has_all_keys = chain is not None
-
-        def is_unseen(digest: bytes) -> bool:
-            row = ledger.find(digest)
-            return row < 0 or not seen[row]
-
-        for raw in source:
-            key, content, stamp = source.identify(raw)
-            digest = key_digest(key)
-            row = ledger.find(digest)
-            if row >= 0 and seen[row]:
-                key, digest = repeats.next_free(key, is_unseen)
-                row = ledger.find(digest)
-            if row < 0:
-                if only_recorded:
-                    continue
-                row = ledger.add(digest)
-                seen.append(0)
-            seen[row] = 1
+        for row, key, raw, (_, content, stamp) in _identify(source, ledger):
+            if only_recorded and ledger.refs[row] == NO_REF:
+                continue
             if ledger.states[row] != PENDING and not keep_changed and (content or stamp != ledger.stamps[row]):
                 content = content or source.content(raw)
                 if int.from_bytes(content[:8], "big") != ledger.contents[row]:

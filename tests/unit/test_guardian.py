@@ -50,13 +50,13 @@ def is_free(lock: Path) -> bool:
 
 
 RUNNER = """
-    import fcntl, os, subprocess, sys, time
+    import fcntl, os, secrets, subprocess, sys, time
     from agentrun.executors.guardian import Guardian
 
     folder, orphan = sys.argv[1], sys.argv[2]
     lock = open(folder + "/lock", "w")
     fcntl.flock(lock, fcntl.LOCK_EX)
-    guardian = Guardian.start(lock.fileno(), "launch-under-test")
+    guardian = Guardian.start(lock.fileno(), secrets.token_hex(8))
     open(folder + "/guardian", "w").write(str(guardian.pid))
     if orphan == "forked":
         if os.fork() == 0:
@@ -181,9 +181,9 @@ def test_telling_a_guardian_that_has_died_starts_another() -> None:
 @linux_only
 def test_the_environment_is_as_before_after_a_close() -> None:
     before = os.environ.get(LAUNCH_VARIABLE)
-    guardian = Guardian.start(None, "outer")
-    inner = Guardian.start(None, "inner")
-    assert os.environ[LAUNCH_VARIABLE].endswith("outer:inner")
+    markers = [secrets.token_hex(8), secrets.token_hex(8)]
+    guardian, inner = [Guardian.start(None, marker) for marker in markers]
+    assert os.environ[LAUNCH_VARIABLE].endswith(":".join(markers))
     assert inner.close() and guardian.close()
     assert os.environ.get(LAUNCH_VARIABLE) == before
 

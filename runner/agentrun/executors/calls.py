@@ -81,3 +81,9 @@ async def close_agent(instance: Any) -> None:
         result = close()
         if hasattr(result, "__await__"):
             await result
+
+
+def tell_of_close(error: Exception) -> None:
+    import logging
+
+    logging.getLogger("agentrun").warning("the agent could not be closed: %s: %s", type(error).__name__, error)

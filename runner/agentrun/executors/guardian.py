@@ -236,7 +236,7 @@ class Guardian:
             )
         finally:
             os.close(read_end)
-        for pid in ():
+        for pid in self._told:
             os.write(self._pipe, f"+{pid}\n".encode())
 
     def _tell(self, line: str) -> None:

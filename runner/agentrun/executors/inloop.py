@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentrun.context import Context
 from agentrun.errors import AgentError
-from agentrun.executors.calls import close_agent, perform_async
+from agentrun.executors.calls import close_agent, perform_async, tell_of_close
 from agentrun.executors.facts import user_traceback
 from agentrun.executors.port import Attempt, Channel, Outcome
 from agentrun.executors.prints import LogSink, log_to
@@ -76,8 +76,11 @@ class InLoopExecutor:
         for task in self._strays:
             task.cancel()
         if self._agent.kind == "class" and self._target is not None:
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await close_agent(self._target)
+            try:
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await close_agent(self._target)
+            except Exception as error:  # the items are settled; this must not take the run's summary
+                tell_of_close(error)
 
     async def _attempt(self, attempt: Attempt, link: _LoopLink) -> Outcome:
         with log_to(link.sink):

@@ -1,8 +1,8 @@
 """Capturing what attempts print in the runner's own process.
 
 `capture_prints` puts a stand-in before standard output and error for a launch's lifetime. What an attempt
-writes goes to its log; everything else goes where it always went. Install it before the agent is loaded: a
-`logging` handler that the user's module makes then writes through it too.
+writes goes to its log; everything else goes where it always went. `logging` handlers go through it too, whether they
+were made before or meanwhile.
 """
 
 from __future__ import annotations
@@ -175,9 +175,12 @@ def capture_prints() -> Iterator[None]:
 
 
 def _handlers_on(*streams: _Stream) -> Iterator[tuple[Any, _Stream]]:
-    """The root logger's handlers that write to what the streams stand for."""
+    """The loggers' handlers that write to what the streams stand for: made before, they know only that."""
     logging = sys.modules.get("logging")
-    for handler in logging.root.handlers if logging is not None else ():
-        for stream in streams:
-            if getattr(handler, "stream", None) is stream.original and hasattr(handler, "setStream"):
-                yield handler, stream
+    if logging is None:
+        return
+    for logger in [logging.root, *logging.root.manager.loggerDict.values()]:
+        for handler in getattr(logger, "handlers", ()):
+            for stream in streams:
+                if getattr(handler, "stream", None) is stream.original and hasattr(handler, "setStream"):
+                    yield handler, stream

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from agentrun.context import Context
-from agentrun.executors.calls import close_agent, perform
+from agentrun.executors.calls import close_agent, perform, tell_of_close
 from agentrun.executors.facts import outcome_from
 from agentrun.executors.inloop import CLOSE_SECONDS
 from agentrun.executors.port import Attempt, Channel, Outcome
@@ -110,8 +110,8 @@ class _Worker:
         if self._agent.kind == "class" and self._target is not None:
             try:
                 asyncio.run(close_agent(self._target))
-            except Exception:
-                pass
+            except Exception as error:
+                tell_of_close(error)
 
     def _perform(self, task: _Task) -> Outcome:
         with log_to(task.link.sink):

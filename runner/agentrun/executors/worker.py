@@ -216,8 +216,6 @@ def main(fd: int) -> None:
     import faulthandler
 
     os.set_inheritable(fd, False)
-    # A forked child would keep the socket open after the worker has died.
-    os.register_at_fork(after_in_child=lambda: os.close(fd))
     faulthandler.enable()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]

@@ -96,12 +96,18 @@ def discard(disk: Disk, path: str) -> None:
 
 def secure_folder(disk: Disk, folder: Path) -> None:
     """Make `folder`, or refuse one that others could tamper with."""
+    made = True
     try:
         disk.mkdir(str(folder))
     except FileExistsError:
-        pass
-    else:
+        made = False
+    try:
+        # Also where it is there already: a launch that made it may have been killed before this.
         sync_folder(disk, folder.parent)
+    except PermissionError:
+        # Of a folder that others made for us the parent may be closed to us.
+        if made:
+            raise
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode):
         raise UsageError(f"{folder}: is not a folder (a link is not taken either); move it away")

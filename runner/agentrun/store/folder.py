@@ -254,7 +254,9 @@ class FolderStore:
         number = int(_JOURNAL.fullmatch(self._journal_name)[1]) + 1  # type: ignore[index]
         name = f"journal-{number}.jsonl"
         new_refs: list[int] = []
-        length = 0
+        recent = dict(self._outputs_with_refs())
+        outputs: list[bytes] = []
+        length = outputs_bytes = 0
         piece = bytearray()
         try:
             fd = self._disk.open(str(self._folder / name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -262,7 +264,10 @@ class FolderStore:
                 with self._journal_bytes() as lines:
                     for ref in refs:
                         if ref >= self._journal_length:
-                            new_refs.append(ref - self._journal_length + length)
+                            # They come last, and follow the journal as before.
+                            new_refs.append(length + outputs_bytes)
+                            outputs.append(recent[ref])
+                            outputs_bytes += len(recent[ref]) + 1
                             continue
                         line = lines.at(ref) + b"\n"
                         piece += line
@@ -276,12 +281,13 @@ class FolderStore:
             finally:
                 self._disk.close(fd)
             self._sync_folder()
-            self._replace_state(checkpoint, self._outputs, name, length)
+            self._replace_state(checkpoint, outputs, name, length)
+            self._outputs, self._outputs_bytes = outputs, outputs_bytes
             old, self._journal_name, self._journal_length = self._journal_name, name, length
             if self._journal_fd is not None:
                 os.close(self._journal_fd)
                 self._journal_fd = None
-            self._disk.unlink(str(self._folder / old))
+            discard(self._disk, str(self._folder / old))
         except OSError as error:
             raise self._break(error) from error
         return new_refs
@@ -295,6 +301,9 @@ class FolderStore:
             secure_folder(self._disk, runs)
             if _read_json(runs / f"{run_id}.json") is None:
                 replace_file(self._disk, runs / f"{run_id}.json", [orjson.dumps(summary, option=orjson.OPT_INDENT_2)])
+            else:
+                # An earlier launch renamed it and may not have lived to sync that; the journal must not go before it.
+                sync_folder(self._disk, runs)
             # From here on the run is finished, whatever happens: a state.json with a summary is not resumed.
             if self._journal_name and (self._folder / self._journal_name).exists():
                 self._disk.replace(str(self._folder / self._journal_name), str(runs / f"{run_id}.jsonl"))

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from agentrun.agents import Agent, load_agent
+from agentrun.executors.guardian import Guardian
 from agentrun.executors.open import open_executor
 from agentrun.executors.port import Attempt, Executor, Outcome
 from agentrun.executors.prints import capture_prints
@@ -30,6 +31,7 @@ class Bench:
         self.folder = folder
         self.messages: list[dict[str, Any]] = []
         self.environ: dict[str, str] = {}
+        self.guardian: Guardian | None = None
 
     def job(self, **changes: Any) -> Job:
         values: dict[str, Any] = {
@@ -66,7 +68,7 @@ class Bench:
 
     @contextlib.asynccontextmanager
     async def opened(self, job: Job, agent: Agent) -> AsyncIterator[Executor]:
-        executor = open_executor(job, agent, guardian=None, environ=self.environ)
+        executor = open_executor(job, agent, guardian=self.guardian, environ=self.environ)
         try:
             await executor.start()
             yield executor

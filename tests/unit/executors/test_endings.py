@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agentrun.agents import agent_from_function
-from agentrun.executors.guardian import read_process
+from agentrun.executors.guardian import Guardian, read_process
 from agentrun.executors.open import open_executor
 from agentrun.item import Item
 
@@ -177,12 +177,13 @@ def test_items_with_what_orjson_refuses_reach_a_worker_unchanged(bench: Bench) -
         ("os.kill(os.getpid(), signal.SIGSEGV)", "the worker died: signal 11 (SIGSEGV)"),
         ("os._exit(3)", "the worker died: exit 3"),
         # A forked child holds the worker's end of the connection.
-        ("os.fork() and os._exit(3) or time.sleep(600)", "the worker died: exit 3"),
+        ("libc.fork() and os._exit(3) or time.sleep(600)", "the worker died: exit 3"),
     ],
 )
 def test_a_worker_that_dies_takes_one_attempt_and_is_replaced(bench: Bench, end: str, message: str) -> None:
     source = f"""
-        import os, signal, time
+        import ctypes, os, signal, time
+        libc = ctypes.CDLL(None)
         def agent(item):
             if item.data == "die":
                 {end}
@@ -242,5 +243,28 @@ def test_at_most_concurrency_workers_are_started_and_they_are_used_again(bench: 
             assert len(pids) == 2
         assert [read_process(pid) for pid in pids] == [None, None]
         assert os.getpid() not in pids
+
+    bench.run(scenario())
+
+
+def test_the_guardian_is_told_of_each_session_until_it_has_ended(bench: Bench) -> None:
+    told: list[str] = []
+
+    class Listener(Guardian):
+        def began(self, pid: int) -> None:
+            told.append(f"+{pid}")
+
+        def ended(self, pid: int) -> None:
+            assert os.getsid(pid) == pid  # not reaped yet: the number is still its own
+            told.append(f"-{pid}")
+
+    bench.guardian = Listener(None, "not started")
+
+    async def scenario() -> None:
+        async with bench.executor("import os\ndef agent(item): return os.getpid()", "process") as executor:
+            worker = bench.output(await executor.run(bench.attempt(), bench.channel))
+        async with bench.programs("sh", "-c", "echo $$") as executor:
+            program = bench.output(await executor.run(bench.attempt(), bench.channel))
+        assert told == [f"+{worker}", f"-{worker}", f"+{program}", f"-{program}"]
 
     bench.run(scenario())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
@@ -178,6 +179,39 @@ def test_a_class_is_made_once_and_closed_at_the_end(bench: Bench, isolation: str
         assert (bench.folder / "closed").read_text() == "3"
 
     bench.run(scenario())
+
+
+@pytest.mark.parametrize("isolation", ["loop", "thread"])
+def test_a_class_that_cannot_be_closed_does_not_fail_the_run(
+    bench: Bench, isolation: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = "class Agent:\n    def __call__(self, item): ...\n    def close(self): raise OSError('no')"
+
+    async def scenario() -> None:
+        async with bench.executor(source, isolation) as executor:
+            bench.output(await executor.run(bench.attempt(), bench.channel))
+
+    bench.run(scenario())
+    assert "could not be closed: OSError: no" in caplog.text
+
+
+def test_logging_handlers_that_were_made_before_are_captured_too(
+    bench: Bench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    logger, handler = logging.getLogger("made.before"), logging.StreamHandler()
+    logger.addHandler(handler)
+    stream = handler.stream
+
+    async def scenario() -> None:
+        source = "import logging\ndef agent(item): logging.getLogger('made.before').warning('said')"
+        async with bench.executor(source, "thread") as executor:
+            bench.output(await executor.run(bench.attempt(), bench.channel))
+            assert bench.log() == "said\n"
+
+    bench.run(scenario())
+    assert handler.stream is stream
+    logger.removeHandler(handler)
+    assert capfd.readouterr().err == ""
 
 
 def test_a_class_that_cannot_be_made_is_told_before_any_item_on_the_loop(bench: Bench) -> None:

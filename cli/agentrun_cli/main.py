@@ -1,0 +1,159 @@
+"""The command `agentrun`: registers the commands, and turns every error into one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+from agentrun_cli.log import log
+from agentrun_cli.show import show
+
+from agentrun_cli import console
+from agentrun_cli.clear import clear
+from agentrun_cli.failures import failures
+from agentrun_cli.init import init
+from agentrun_cli.items import items
+from agentrun_cli.results import results
+from agentrun_cli.resume import resume
+from agentrun_cli.start import start
+from agentrun_cli.status import status
+from agentrun_cli.stop import stop
+from agentrun_cli.try_items import try_items
+
+OUR_BUG, BROKEN_PIPE, INTERRUPTED = 70, 141, 130
+TAKE_A_COMMAND = ("start", "try")
+EXITS = """\b
+Exit codes, where several apply the first of 74, 65, signals, 75, 4, 1, 3:
+    0  clean completion, or nothing to do
+    1  ran to the end, and more items failed than allowed; can be resumed
+    2  the command line or the job is wrong; nothing was run
+    3  waiting for a person; nothing else is left to do
+    4  stopped by a limit (failures in a row, --limit), or by what a person
+       must mend
+   65  the checkpoint is damaged, edited, or from a newer version
+   74  the disk failed or is full
+   75  try again later: another runner has the job, the provider's quota is
+       spent, the source is being changed
+  129, 130, 143  stopped by a signal; checkpointed, can be resumed
+"""
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    # Rich's help takes longer to import than most commands take to run.
+    rich_markup_mode=None,
+    epilog=EXITS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+for name, command in {
+    "start": start,
+    "resume": resume,
+    "try": try_items,
+    "status": status,
+    "stop": stop,
+    "items": items,
+    "show": show,
+    "log": log,
+    "failures": failures,
+    "results": results,
+    "clear": clear,
+    "init": init,
+}.items():
+    app.command(name)(command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from agentrun import __version__
+
+        console.put(f"agentrun {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def agentrun(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Run an agent over a batch of items, unattended, and never pay twice for the same item."""
+
+
+def main() -> NoReturn:
+    console.prepare_streams()
+    code = _main(sys.argv[1:])
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    except OSError:
+        code = code or BROKEN_PIPE
+        _discard_output()
+    sys.exit(code)
+
+
+def _main(arguments: list[str]) -> int:
+    from agentrun.errors import AgentrunError
+
+    command: list[str] | None = None
+    if arguments[:1] and arguments[0] in TAKE_A_COMMAND and "--" in arguments:
+        at = arguments.index("--")
+        arguments, command = arguments[:at], arguments[at + 1 :]
+    try:
+        if not os.path.isdir("."):  # noqa: PTH112
+            console.say("the folder you are in is gone; go to one that is there")
+            return 2
+        return int(app(arguments, prog_name="agentrun", obj=command, standalone_mode=False) or 0)
+    except AgentrunError as error:
+        if trace := getattr(error, "traceback", ""):
+            console.say(console.clean_text(trace).rstrip())
+        console.say(console.clean(error.message, limit=4000))
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        console.say()
+        return INTERRUPTED
+    except BrokenPipeError:
+        _discard_output()
+        return BROKEN_PIPE
+    except Exception as error:
+        if hasattr(error, "format_message"):  # of the parser: the command line is wrong
+            return _say_usage(error)
+        return _say_bug(error)
+
+
+def _say_usage(error: Exception) -> int:
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "agentrun"
+    text = str(error.format_message())  # type: ignore[attr-defined]
+    if type(error).__name__ == "NoArgsIsHelpError":
+        console.say(text)
+    else:
+        text = console.clean(text[:1].lower() + text[1:]).rstrip(".").replace("'. Did", "'; did")
+        console.say(f"{path}: {text}{' See' if text.endswith('?') else '; see'}: {path} --help")
+    return int(getattr(error, "exit_code", 2))
+
+
+def _say_bug(error: Exception) -> int:
+    """Our own traceback is for us: it goes to a file."""
+    import tempfile
+    import traceback
+
+    try:
+        fd, path = tempfile.mkstemp(prefix="agentrun-bug-", suffix=".txt")
+        with open(fd, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.writelines(traceback.format_exception(error))
+        where = f"; please report it, with {path}"
+    except OSError:
+        where = ""
+    console.say(f"this is a bug of agentrun: {type(error).__name__}: {console.clean(error)}{where}")
+    console.say("what was finished is on disk; the same command goes on with it")
+    return OUR_BUG
+
+
+def _discard_output() -> None:
+    # Else the interpreter says at its end that it could not write the rest.
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, 1)
+    os.close(devnull)

@@ -1,0 +1,47 @@
+"""agentrun resume: go on with an unfinished run."""
+
+from __future__ import annotations
+
+import typer
+
+from agentrun_cli import flags
+
+
+def resume(
+    ctx: typer.Context,
+    job: flags.KnownJob,
+    settings: flags.Settings = None,
+    concurrency: flags.Concurrency = None,
+    output: flags.Output = None,
+    name: flags.Name = None,
+    limit: flags.Limit = None,
+    plan: flags.Plan = False,
+    failed: flags.Failed = False,
+    timeout: flags.Timeout = None,
+    retries: flags.Retries = None,
+    rate: flags.Rate = None,
+    allow_failures: flags.AllowFailures = None,
+    stop_after_failures: flags.StopAfter = None,
+    grace: flags.Grace = None,
+    crash_limit: flags.CrashLimit = None,
+    isolation: flags.Isolation = None,
+    agent_version: flags.AgentVersion = None,
+    env_file: flags.EnvFile = None,
+    needs_env: flags.NeedsEnv = None,
+    keep_changed: flags.KeepChanged = False,
+    allow_gone: flags.AllowGone = False,
+    accept_edits: flags.AcceptEdits = False,
+    overwrite: flags.Overwrite = False,
+    if_free: flags.IfFree = False,
+    state_dir: flags.StateDir = None,
+    quiet: flags.Quiet = False,
+    as_json: flags.AsJson = False,
+) -> None:
+    """Go on with an unfinished run.
+
+    With none, it says when the last one finished.
+    """
+    from agentrun_cli.launching import launch, options_of
+
+    asked = flags.asked_job(ctx.params)
+    raise typer.Exit(launch(asked, options_of(ctx.params, resume=True)))

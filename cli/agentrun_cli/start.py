@@ -1,0 +1,57 @@
+"""agentrun start: begin a run, or go on with the one that is unfinished."""
+
+from __future__ import annotations
+
+import typer
+
+from agentrun_cli import flags
+
+
+def start(
+    ctx: typer.Context,
+    job: flags.JobRef = None,
+    rest: flags.Rest = None,
+    items: flags.Items = None,
+    kind: flags.Kind = None,
+    key: flags.Key = None,
+    settings: flags.Settings = None,
+    concurrency: flags.Concurrency = None,
+    output: flags.Output = None,
+    name: flags.Name = None,
+    limit: flags.Limit = None,
+    plan: flags.Plan = False,
+    fresh: flags.Fresh = False,
+    failed: flags.Failed = False,
+    timeout: flags.Timeout = None,
+    retries: flags.Retries = None,
+    rate: flags.Rate = None,
+    allow_failures: flags.AllowFailures = None,
+    stop_after_failures: flags.StopAfter = None,
+    grace: flags.Grace = None,
+    crash_limit: flags.CrashLimit = None,
+    isolation: flags.Isolation = None,
+    parse: flags.Parse = None,
+    agent_version: flags.AgentVersion = None,
+    env_file: flags.EnvFile = None,
+    needs_env: flags.NeedsEnv = None,
+    carry: flags.Carry = False,
+    keep_changed: flags.KeepChanged = False,
+    allow_gone: flags.AllowGone = False,
+    accept_edits: flags.AcceptEdits = False,
+    overwrite: flags.Overwrite = False,
+    if_free: flags.IfFree = False,
+    state_dir: flags.StateDir = None,
+    quiet: flags.Quiet = False,
+    as_json: flags.AsJson = False,
+) -> None:
+    """Run an agent over a batch; go on where a run stopped.
+
+    \b
+    agentrun start triage/job.toml
+    agentrun start summarise.py:summarise --items 'docs/*.txt' -j 8 -o out.jsonl
+    agentrun start --name fetch --items urls.txt --as lines -- ./fetch.sh {}
+    """
+    from agentrun_cli.launching import launch, options_of
+
+    asked = flags.asked_job(ctx.params, ctx.obj)
+    raise typer.Exit(launch(asked, options_of(ctx.params, resume=False)))

@@ -1,0 +1,108 @@
+"""The real command, as a subprocess."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMAND = str(Path(sys.executable).parent / "agentrun")
+AGENT = """\
+import os, pathlib, time
+from agentrun import Fail
+
+def upper(item):
+    here = pathlib.Path(__file__).parent
+    with open(here / "ran.log", "a") as log:
+        log.write(item.key + "\\n")
+    until = os.environ.get("UNTIL")
+    while until and not (here / until).exists():
+        time.sleep(0.01)
+    if "bad" in item.text and not (here / "mended").exists():
+        raise Fail("it is bad: " + item.text)
+    return item.text.upper()
+"""
+
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AGENTRUN_")}
+    return {**kept, "TERM": "dumb", "PYTHONUTF8": "1", **more}
+
+
+@pytest.fixture
+def agentrun(tmp_path: Path) -> Run:
+    """Run `agentrun …` in tmp_path, and wait for its end."""
+
+    def run(
+        *arguments: str, cwd: Path | None = None, stdin: str | None = None, **environ: str
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [COMMAND, *arguments],
+            cwd=cwd or tmp_path,
+            env=environment(**environ),
+            input=stdin if stdin is not None else "",
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start `agentrun …` in the background; what is left of it at the end is ended."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str, cwd: Path | None = None, **environ: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [COMMAND, *arguments],
+            cwd=cwd or tmp_path,
+            env=environment(**environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        begun.append(process)
+        return process
+
+    yield start
+    for process in begun:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A folder `work` with a job of three items, the second of which can be made bad."""
+    folder = tmp_path / "work"
+    (folder / "items").mkdir(parents=True)
+    (folder / "agent.py").write_text(AGENT)
+    (folder / "job.toml").write_text('agent = "agent.py:upper"\n[items]\nfiles = "items/*.txt"\n')
+    for name in ("a", "b", "c"):
+        (folder / "items" / f"{name}.txt").write_text(f"text {name}")
+    return folder
+
+
+def wait_until(condition: Callable[[], Any], *, seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def wait() -> Callable[..., None]:
+    return wait_until

@@ -1,0 +1,263 @@
+"""A disk as a crash sees it: what is certain, what is only in the page cache, and every state that a power cut may
+leave.
+
+Certain is what a file held when it was fsynced, and a folder's entries when the folder was. An fsync of a file says
+nothing about its entry. Each write since may be absent, torn, zero-filled or whole; of the operations on folders
+since, any subset may have happened (which takes in every prefix), each of them wholly or not at all.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import combinations, product
+
+SUBSETS_UP_TO = 8
+"""With more pending folder operations than this: all prefixes, and all that lack or have at most two."""
+
+FATES = ("absent", "line", "torn", "torn, then zeros", "zeros, then the rest", "zeros", "whole")
+"""What becomes of a write that was not fsynced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    path: str
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class MakeFolder:
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unlink:
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    inode: int
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SyncFile:
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class SyncFolder:
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Not an operation: from here on these items are promised to be done."""
+
+    keys: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """Not an operation: from here on the run is promised to be complete."""
+
+
+Operation = Create | MakeFolder | Rename | Unlink | Truncate | Write | SyncFile | SyncFolder | Told | Completed
+
+Tree = dict[str, int | None]
+"""By path: a file's inode, or None for a folder."""
+State = dict[str, bytes | None]
+"""By path: a file's content, or None for a folder."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    """An operation on folders that is not certain yet, with the inode it moved."""
+
+    operation: Create | MakeFolder | Rename | Unlink
+    inode: int | None
+
+    def folders(self) -> set[str]:
+        operation = self.operation
+        if isinstance(operation, Rename):
+            return {os.path.dirname(operation.source), os.path.dirname(operation.target)}
+        return {os.path.dirname(operation.path)}
+
+    def apply(self, tree: Tree) -> None:
+        operation = self.operation
+        if isinstance(operation, Rename):
+            tree.pop(operation.source, None)
+            tree[operation.target] = self.inode
+        elif isinstance(operation, Unlink):
+            tree.pop(operation.path, None)
+        else:
+            tree[operation.path] = self.inode
+
+
+@dataclass(slots=True)
+class _File:
+    certain: bytes = b""
+    since: tuple[Write | Truncate, ...] = ()
+
+
+@dataclass(slots=True)
+class Model:
+    files: dict[int, _File] = field(default_factory=dict)
+    certain: Tree = field(default_factory=dict)
+    visible: Tree = field(default_factory=dict)
+    pending: list[_Pending] = field(default_factory=list)
+    told: frozenset[str] = frozenset()
+    completed: bool = False
+
+    @classmethod
+    def of(cls, state: State, *, told: frozenset[str] = frozenset(), completed: bool = False) -> Model:
+        """After a power cut: what is there is certain."""
+        model = cls(told=told, completed=completed)
+        for path, content in state.items():
+            if content is None:
+                model.certain[path] = None
+            else:
+                inode = model.new_inode()
+                model.files[inode] = _File(content)
+                model.certain[path] = inode
+        model.visible = dict(model.certain)
+        return model
+
+    def copy(self) -> Model:
+        files = {inode: _File(file.certain, file.since) for inode, file in self.files.items()}
+        return Model(files, dict(self.certain), dict(self.visible), list(self.pending), self.told, self.completed)
+
+    def new_inode(self) -> int:
+        return len(self.files) + 1
+
+    def apply(self, operation: Operation) -> None:
+        match operation:
+            case Create(path, inode):
+                self.files[inode] = _File()
+                self._pend(_Pending(operation, inode))
+            case MakeFolder(path):
+                self._pend(_Pending(operation, None))
+            case Rename(source, _):
+                self._pend(_Pending(operation, self.visible[source]))
+            case Unlink(path):
+                self._pend(_Pending(operation, None))
+            case Write(inode) | Truncate(inode):
+                self.files[inode].since += (operation,)
+            case SyncFile(inode):
+                file = self.files[inode]
+                file.certain, file.since = _whole(file), ()
+            case SyncFolder(path):
+                folder = "" if path == "." else path
+                for pending in self.pending:
+                    if folder in pending.folders():
+                        pending.apply(self.certain)
+                self.pending = [pending for pending in self.pending if folder not in pending.folders()]
+            case Told(keys):
+                self.told |= keys
+            case Completed():
+                self.completed = True
+
+    def _pend(self, pending: _Pending) -> None:
+        pending.apply(self.visible)
+        self.pending.append(pending)
+
+    def after_kill(self) -> State:
+        """What the next launch reads if only the process died: everything, certain or not."""
+        return self._fill(self.visible, {inode: _whole(file) for inode, file in self.files.items()})
+
+    def after_power_cut(self) -> Iterator[State]:
+        """Every state that may be left. Some are the same."""
+        for chosen in _subsets(self.pending):
+            tree = dict(self.certain)
+            for pending in chosen:
+                pending.apply(tree)
+            inodes = [inode for path, inode in tree.items() if inode is not None and _is_reachable(path, tree)]
+            for contents in product(*(_variants(self.files[inode]) for inode in inodes)):
+                yield self._fill(tree, dict(zip(inodes, contents, strict=True)))
+
+    def _fill(self, tree: Tree, contents: dict[int, bytes]) -> State:
+        return {
+            path: None if inode is None else contents[inode]
+            for path, inode in sorted(tree.items())
+            if _is_reachable(path, tree)
+        }
+
+
+def digest(state: State) -> bytes:
+    found = blake2b(digest_size=16)
+    for path, content in state.items():
+        found.update(b"%b\0%d\0" % (path.encode(), -1 if content is None else len(content)))
+        found.update(content or b"")
+    return found.digest()
+
+
+def _is_reachable(path: str, tree: Tree) -> bool:
+    folder = os.path.dirname(path)
+    return not folder or (tree.get(folder, 0) is None and _is_reachable(folder, tree))
+
+
+def _subsets(pending: list[_Pending]) -> Iterator[list[_Pending]]:
+    count = len(pending)
+    if count <= SUBSETS_UP_TO:
+        sizes = range(count + 1)
+    else:
+        for size in range(count + 1):
+            yield pending[:size]
+        sizes = [0, 1, 2, count - 2, count - 1, count]
+    for size in sizes:
+        yield from (list(chosen) for chosen in combinations(pending, size))
+
+
+def _whole(file: _File) -> bytes:
+    content = bytearray(file.certain)
+    for one in file.since:
+        _apply(content, one, "whole")
+    return bytes(content)
+
+
+def _variants(file: _File) -> set[bytes]:
+    """What the file may hold, each write since its fsync having a fate of its own."""
+    if not file.since:
+        return {file.certain}
+    found = set()
+    for fates in product(FATES, repeat=len(file.since)):
+        content = bytearray(file.certain)
+        for one, fate in zip(file.since, fates, strict=True):
+            _apply(content, one, fate)
+        found.add(bytes(content))
+    return found
+
+
+def _apply(content: bytearray, one: Write | Truncate, fate: str) -> None:
+    if fate == "absent":
+        return
+    if isinstance(one, Truncate):
+        content.clear()
+        return
+    half, rest = len(one.data) // 2, len(one.data) - len(one.data) // 2
+    data = {
+        "line": one.data[: one.data.find(b"\n") + 1],
+        "torn": one.data[:half],
+        "torn, then zeros": one.data[:half] + bytes(rest),
+        "zeros, then the rest": bytes(half) + one.data[half:],
+        "zeros": bytes(len(one.data)),
+        "whole": one.data,
+    }[fate]
+    if len(content) < one.offset:
+        content.extend(bytes(one.offset - len(content)))
+    content[one.offset : one.offset + len(data)] = data
