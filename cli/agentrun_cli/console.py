@@ -65,9 +65,16 @@ def prepare_streams() -> None:
             reconfigure(errors="backslashreplace")
 
 
+class ReaderGone(Exception):
+    """Nobody reads standard output any more. Not an OSError: typer has its own idea of those."""
+
+
 def put(line: str) -> None:
     """A line of data."""
-    _write(sys.__stdout__, line)
+    try:
+        _write(sys.__stdout__, line)
+    except BrokenPipeError:
+        raise ReaderGone from None
 
 
 def put_json(value: Any) -> None:

@@ -149,7 +149,7 @@ def _end(summary: dict[str, Any], opened: OpenJob, asked: Asked, seconds: float)
             console.say(line)
     if asked.given["as_json"]:
         # The run counts, not whether somebody still listens.
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(console.ReaderGone):
             console.put_json(summary)
     return code
 

@@ -114,7 +114,7 @@ def _main(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         console.say()
         return INTERRUPTED
-    except BrokenPipeError:
+    except (console.ReaderGone, BrokenPipeError):
         _discard_output()
         return BROKEN_PIPE
     except Exception as error:

@@ -60,9 +60,9 @@ async def execute(
         if nothing_to_do is not None:
             return nothing_to_do
         guardian = Guardian.start(store.lock_fd, secrets.token_hex(8))
-        executor = open_executor(job, agent, guardian=guardian, environ=environ or {})
         watching = asyncio.ensure_future(guardian.watch())
         try:
+            executor = open_executor(job, agent, guardian=guardian, environ=environ or {})
             with capture_prints():
                 try:
                     return await launch.work(executor)

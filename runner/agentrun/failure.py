@@ -34,7 +34,7 @@ class Failure:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Failure:
-        return cls(**{**value, "types": tuple(value.get("types", ()))})
+        return cls(**{"message": "", **value, "types": tuple(value.get("types", ()))})
 
     @property
     def cause(self) -> str:
@@ -58,13 +58,15 @@ _SIGNALS: dict[str, Judgement] = {
     "agentrun.errors.Retry": Judgement("transient"),
     "agentrun.errors.Fail": Judgement("item"),
     "agentrun.errors.Skip": Judgement("skip"),
+    # A worker could not load the agent, which the runner could: no item can be run.
+    "agentrun.errors.AgentError": Judgement("everyone"),
 }
 # Not ValueError, KeyError and IndexError: a model's odd reply raises those, and the next reply may be right.
 _PROGRAMMING = frozenset(
     f"builtins.{name}"
     for name in (
         "AssertionError AttributeError ImportError NameError NotImplementedError RecursionError SyntaxError "
-        "TypeError ZeroDivisionError"
+        "SystemExit TypeError ZeroDivisionError"
     ).split()
 )
 _TRANSIENT_STATUS = frozenset({408, 425, 429})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentrun.errors import SourceChangedError
+from agentrun.errors import ItemsError, SourceChangedError
 from agentrun.item import Item, key_digest
 from agentrun.ledger import NOT_LISTED, Ledger
 from agentrun.plan import RepeatedKeys
@@ -32,13 +32,21 @@ def feed(source: Source, ledger: Ledger, is_wanted: Callable[[int], bool]) -> It
     order, total = ledger.order, len(ledger.order)
     repeats = RepeatedKeys()
     for position, raw in enumerate(source):
-        if position < total and not is_wanted(order[position]):
+        if position == total:
+            return
+        if not is_wanted(order[position]):
             continue
-        identity = source.identify(raw)
+        try:
+            identity = source.identify(raw)
+        except ItemsError as error:
+            # It could be read when it was listed.
+            raise SourceChangedError(
+                f"{error.message} (changed after this launch had listed it; "
+                f"run the same command again when the source is at rest)"
+            ) from None
         key = identity.key
         digest = key_digest(key)
-        expected = ledger.digest(order[position]) if position < total else b""
-        if digest == expected:
+        if digest == ledger.digest(order[position]):
             row = order[position]
         else:
             row = ledger.find(digest)

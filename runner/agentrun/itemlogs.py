@@ -19,10 +19,19 @@ class ItemLogs:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.is_symlink():
             raise UsageError(f"{folder}: is a symbolic link, which is never followed here; remove it")
-        self._known = {entry.name for entry in os.scandir(folder)}
+        self._known: set[str] = set()
+        self._slot_paths: dict[int, Path] = {}
+        for name in os.listdir(folder):
+            if name.startswith(".slot-"):
+                (folder / name).unlink()  # of a launch that died
+            else:
+                self._known.add(name)
 
     def slot_path(self, slot: int) -> Path:
-        return self._folder / f".slot-{slot}.log"
+        path = self._slot_paths.get(slot)
+        if path is None:
+            path = self._slot_paths[slot] = self._folder / f".slot-{slot}.log"
+        return path
 
     def append(self, slot: int, text: str) -> None:
         with _open_append(self.slot_path(slot)) as file:

@@ -306,11 +306,11 @@ class Launch:
     def _list_again(self) -> None:
         """Before a run ends: what is new or changed by now is run too."""
         run, job = self._run, self._job
-        plan = list_items(self._source, run.ledger, tries_again=lambda row: False, keep_changed=job.keep_changed)
         try:
+            plan = list_items(self._source, run.ledger, tries_again=lambda row: False, keep_changed=job.keep_changed)
             check_plan(plan, self._source, accepted=run.plan.gone, allow_gone=self._options.allow_gone)
         except AgentrunError as error:
-            raise LaterError(f"{error.message} (they went while this launch was running)") from None
+            raise LaterError(f"{error.message} (the items changed while this launch was running)") from None
         found = plan.run + plan.changed
         if job.carry and found + plan.moved:
             raise LaterError(f"{job.name}: items changed during this launch; go back to them with the same command")

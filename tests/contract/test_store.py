@@ -466,8 +466,8 @@ def test_an_older_state_json_put_back_is_noticed_where_the_journal_shows_it(
     store.commit(checkpoint(2), [entry("b")])
     store.commit(checkpoint(3), [entry("c")])
     (folder / "state.json").write_bytes(old)
-    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     store.release()
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     with pytest.raises(CheckpointError, match=r"older than journal-1\.jsonl \(seq 1, .* goes on to 3\)"):
         FolderStore(folder).load()
     assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before

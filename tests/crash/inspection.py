@@ -13,7 +13,7 @@ from agentrun.errors import PlanError
 from agentrun.ledger import STATE_NAMES
 from agentrun.store.disk import Disk
 from crash.disks import RecordingDisk
-from crash.model import Completed, Model, Operation, State, Told, digest
+from crash.model import Completed, Model, Operation, State, fingerprint
 from crash.workload import FakeAgent, Teller, Workload, key_of, nobody
 
 BEFORE: State = {"out": None}
@@ -149,28 +149,26 @@ def record_history(workload: Workload) -> list[Operation]:
 
 
 def moments(history: list[Operation], start: Model | None = None) -> Iterator[Model]:
-    """The disk after each operation. The model is the same object each time: copy it to keep it."""
+    """The disk after each operation that a crash could show. The model is the same object each time: copy it to keep
+    it."""
     model = start.copy() if start is not None else Model.of(BEFORE)
     yield model
     for operation in history:
         model.apply(operation)
-        yield model
+        if model.may_leave_more(operation):
+            yield model
 
 
 def distinct_states(
     history: list[Operation], start: Model | None = None
-) -> dict[bytes, tuple[State, frozenset[str], bool]]:
+) -> dict[int, tuple[State, frozenset[str], bool]]:
     """Every state that a power cut at any moment may leave, each with the most that was promised before it."""
-    found: dict[bytes, tuple[State, frozenset[str], bool]] = {}
+    found: dict[int, tuple[State, frozenset[str], bool]] = {}
     for model in moments(history, start):
         for state in model.after_power_cut():
             # Later moments promise more, so the last one counts.
-            found[digest(state)] = (state, model.told, model.completed)
+            found[fingerprint(state)] = (state, model.told, model.completed)
     return found
-
-
-def promised_until(history: list[Operation]) -> list[str]:
-    return sorted(key for one in history if isinstance(one, Told) for key in one.keys)
 
 
 def summary_of(state: State) -> str:

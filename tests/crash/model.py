@@ -11,7 +11,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from hashlib import blake2b
+from functools import lru_cache
 from itertools import combinations, product
 
 SUBSETS_UP_TO = 8
@@ -178,7 +178,8 @@ class Model:
 
     def after_kill(self) -> State:
         """What the next launch reads if only the process died: everything, certain or not."""
-        return self._fill(self.visible, {inode: _whole(file) for inode, file in self.files.items()})
+        contents = {inode: _whole(file) for inode, file in self.files.items()}
+        return {path: None if inode is None else contents[inode] for path, inode in _reachable(self.visible)}
 
     def after_power_cut(self) -> Iterator[State]:
         """Every state that may be left. Some are the same."""
@@ -186,29 +187,41 @@ class Model:
             tree = dict(self.certain)
             for pending in chosen:
                 pending.apply(tree)
-            inodes = [inode for path, inode in tree.items() if inode is not None and _is_reachable(path, tree)]
-            for contents in product(*(_variants(self.files[inode]) for inode in inodes)):
-                yield self._fill(tree, dict(zip(inodes, contents, strict=True)))
+            entries = _reachable(tree)
+            doubtful = [inode for _, inode in entries if inode is not None and self.files[inode].since]
+            certain = {path: None if inode is None else self.files[inode].certain for path, inode in entries}
+            if not doubtful:
+                yield certain
+                continue
+            paths = {inode: path for path, inode in entries if inode is not None}
+            found = (_variants(self.files[inode].certain, self.files[inode].since) for inode in doubtful)
+            for contents in product(*found):
+                state = dict(certain)
+                for inode, content in zip(doubtful, contents, strict=True):
+                    state[paths[inode]] = content
+                yield state
 
-    def _fill(self, tree: Tree, contents: dict[int, bytes]) -> State:
-        return {
-            path: None if inode is None else contents[inode]
-            for path, inode in sorted(tree.items())
-            if _is_reachable(path, tree)
-        }
+    def may_leave_more(self, operation: Operation) -> bool:
+        """Can a crash right after `operation` leave what one right before it cannot, or break a promise it cannot?
+        What is synced only rules states out."""
+        if isinstance(operation, Told):
+            return bool(operation.keys)
+        return not isinstance(operation, SyncFile | SyncFolder)
 
 
-def digest(state: State) -> bytes:
-    found = blake2b(digest_size=16)
-    for path, content in state.items():
-        found.update(b"%b\0%d\0" % (path.encode(), -1 if content is None else len(content)))
-        found.update(content or b"")
-    return found.digest()
+def fingerprint(state: State) -> int:
+    """64 bits: states that are the same have the same."""
+    return hash(tuple(state.items()))
 
 
-def _is_reachable(path: str, tree: Tree) -> bool:
-    folder = os.path.dirname(path)
-    return not folder or (tree.get(folder, 0) is None and _is_reachable(folder, tree))
+def _reachable(tree: Tree) -> list[tuple[str, int | None]]:
+    """The entries whose folders are there, in order of their paths."""
+    found: dict[str, int | None] = {}
+    for path, inode in sorted(tree.items()):
+        folder = os.path.dirname(path)
+        if not folder or found.get(folder, 0) is None:
+            found[path] = inode
+    return list(found.items())
 
 
 def _subsets(pending: list[_Pending]) -> Iterator[list[_Pending]]:
@@ -230,17 +243,16 @@ def _whole(file: _File) -> bytes:
     return bytes(content)
 
 
-def _variants(file: _File) -> set[bytes]:
-    """What the file may hold, each write since its fsync having a fate of its own."""
-    if not file.since:
-        return {file.certain}
-    found = set()
-    for fates in product(FATES, repeat=len(file.since)):
-        content = bytearray(file.certain)
-        for one, fate in zip(file.since, fates, strict=True):
+@lru_cache(maxsize=1024)
+def _variants(certain: bytes, since: tuple[Write | Truncate, ...]) -> tuple[bytes, ...]:
+    """What a file may hold, each write since its fsync having a fate of its own."""
+    found = {}
+    for fates in product(FATES, repeat=len(since)):
+        content = bytearray(certain)
+        for one, fate in zip(since, fates, strict=True):
             _apply(content, one, fate)
-        found.add(bytes(content))
-    return found
+        found[bytes(content)] = None
+    return tuple(found)
 
 
 def _apply(content: bytearray, one: Write | Truncate, fate: str) -> None:

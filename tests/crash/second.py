@@ -10,6 +10,7 @@ from typing import Any
 from agentrun.errors import PlanError
 from crash.disks import RecordingDisk
 from crash.inspection import (
+    BEFORE,
     Stage,
     check_promised,
     distinct_states,
@@ -18,7 +19,7 @@ from crash.inspection import (
     recover,
     summary_of,
 )
-from crash.model import Completed, Model, Operation, State, digest
+from crash.model import Completed, Model, Operation, State, Told, Write, fingerprint
 from crash.workload import FakeAgent, Workload
 
 _VOLATILE = re.compile(r"\.[0-9a-f]{12}\.tmp|\d{8}T\d{6}-[0-9a-f]+|journal-\d+")
@@ -33,24 +34,26 @@ class Crashes:
     launches: int = 0
     states: int = 0
     recovered: int = 0
-    _seen: dict[bytes, int] = field(default_factory=dict)
+    _seen: dict[int, int] = field(default_factory=dict)
     _classes: set[object] = field(default_factory=set)
-    _starts: set[bytes] = field(default_factory=set)
+    _starts: set[object] = field(default_factory=set)
     _stage: Stage = field(init=False)
 
     def __post_init__(self) -> None:
         self._stage = Stage(self.workload)
 
-    def starts(self, history: list[Operation], start: Model | None = None) -> Iterator[Model]:
-        """What a launch may find after a crash at any moment of `history`: a kill leaves everything, certain or not;
-        a power cut leaves one of the possible states."""
+    def kills(self, history: list[Operation], start: Model | None = None) -> Iterator[Model]:
+        """What a launch may find after a kill at any moment of `history`: everything, certain or not."""
         for model in moments(history, start):
             # The same files with the same doubts about them are one start.
-            doubts = digest(model.after_kill()) + bytes(str(model.pending), "utf-8")
-            doubts += b"".join(b"%d:%d " % (inode, len(file.since)) for inode, file in model.files.items())
+            unsynced = tuple(inode for inode, file in model.files.items() if file.since)
+            doubts = (fingerprint(model.after_kill()), str(model.pending), unsynced)
             if doubts not in self._starts:
                 self._starts.add(doubts)
                 yield model.copy()
+
+    def cuts(self, history: list[Operation], start: Model | None = None) -> Iterator[Model]:
+        """What a launch may find after a power cut at any moment of `history`: one of the possible states."""
         for key, (state, told, completed) in distinct_states(history, start).items():
             if key not in self._starts:
                 self._starts.add(key)
@@ -79,7 +82,7 @@ class Crashes:
                 self._check(state, model)
 
     def _check(self, state: State, model: Model) -> None:
-        key = digest(state)
+        key = fingerprint(state)
         promised = len(model.told) + model.completed
         if self._seen.get(key, -1) >= promised:
             return
@@ -100,6 +103,14 @@ class Crashes:
             raise AssertionError(f"{summary_of(state)}: {type(error).__name__}: {error}") from error
 
 
-def is_completing(operation: Operation) -> bool:
-    """Is this one of the operations of a clean completion?"""
-    return "results.jsonl" in str(operation)
+def completion_of(history: list[Operation]) -> tuple[Model, list[Operation]]:
+    """The disk before a clean completion began, and the completion's operations."""
+    model = Model.of(BEFORE)
+    noted = [
+        n for n, one in enumerate(history) if isinstance(one, Write) and b'"completing"' in one.data[:4096]
+    ]
+    # The commit that notes `completing` begins with what it moves to the journal, behind the last promise.
+    first = max(n for n, one in enumerate(history[: noted[0]]) if isinstance(one, Told))
+    for operation in history[:first]:
+        model.apply(operation)
+    return model, history[first:]

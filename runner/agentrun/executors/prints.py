@@ -16,13 +16,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 _OPEN_LOG = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)")  # terminals' colours, titles
 
 
-def open_log(path: Path) -> int:
+def open_log(path: Path | str) -> int:
     """An attempt's log, emptied. All who write to it append, so that the runner can trim it meanwhile."""
     return os.open(path, _OPEN_LOG, 0o600)
 
@@ -43,19 +43,32 @@ def last_line(path: Path) -> str:
 
 
 class LogSink:
-    """The log of one attempt."""
+    """The log of one attempt. Most attempts print nothing: the file is opened when there is something to say."""
+
+    _used: ClassVar[set[str]] = set()
+    """Logs that hold what an earlier attempt said."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = open_log(path)
+        self._path = os.fspath(path)
+        self._fd = -1
+        self._is_open = True
         self._lock = threading.Lock()
+        if self._path in self._used:
+            self._used.discard(self._path)
+            os.close(open_log(path))
 
     def write(self, data: bytes) -> None:
         with self._lock:
-            if self._fd >= 0:  # else: a thread of an attempt that is over
-                os.write(self._fd, data)
+            if not self._is_open:  # a thread of an attempt that is over
+                return
+            if self._fd < 0:
+                self._fd = open_log(self._path)
+                self._used.add(self._path)
+            os.write(self._fd, data)
 
     def close(self) -> None:
         with self._lock:
+            self._is_open = False
             if self._fd >= 0:
                 os.close(self._fd)
                 self._fd = -1

@@ -155,7 +155,7 @@ class ProcessExecutor:
                 return Outcome(
                     message["kind"],
                     output=await worker.receive(),
-                    failure=None if failure is None else Failure.from_json({"message": "", **failure}),
+                    failure=None if failure is None else Failure.from_json(failure),
                 )
             else:
                 worker.send(await channel(message))
