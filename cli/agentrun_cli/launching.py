@@ -59,7 +59,9 @@ def options_of(given: dict[str, Any], *, resume: bool) -> Options:
     from agentrun.recovery import Options
 
     names = ("fresh", "limit", "failed", "allow_gone", "accept_edits", "overwrite")
-    return Options(resume=resume, **{name: given[name] for name in names if given.get(name)})
+    asked = {name: given[name] for name in names if given.get(name)}
+    # Who only wants to know whether it is free does not wait for it.
+    return Options(resume=resume, wait_seconds=0.5 if given.get("if_free") else 5.0, **asked)
 
 
 def launch(asked: Asked, options: Options) -> int:
@@ -110,6 +112,7 @@ def _run(ready: Ready, asked: Asked, options: Options) -> int:
     import asyncio
     import time
 
+    from agentrun.errors import AgentrunError, BusyError
     from agentrun.execution import execute, stop_on_signals
     from agentrun.store.folder import FolderStore
     from agentrun_cli.live import open_view
@@ -134,8 +137,13 @@ def _run(ready: Ready, asked: Asked, options: Options) -> int:
                 began=launched.append,
             )
 
-    with view:
-        summary = asyncio.run(main())
+    try:
+        with view:
+            summary = asyncio.run(main())
+    except AgentrunError as error:
+        if not isinstance(error, BusyError) and (opened.folder / "state.json").exists() and error.exit_code in (74, 75):
+            error.__dict__["go_on"] = f"agentrun resume {how_to_name(job.name, opened.folder, asked)}"
+        raise
     return _end(summary, opened, asked, time.monotonic() - began)
 
 
@@ -216,7 +224,7 @@ def _plan(ready: Ready, store: FolderStore, options: Options) -> tuple[Planned, 
     from agentrun.plan import Plan
     from agentrun.recovery import check_plan, recover
     from agentrun.results import check_output
-    from agentrun.run import new_checkpoint
+    from agentrun.standing import new_checkpoint
 
     job = ready.opened.job
     loaded = store.load(accept_edits=options.accept_edits)

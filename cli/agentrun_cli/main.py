@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated, NoReturn
 
 import typer
-from agentrun_cli.log import log
-from agentrun_cli.show import show
 
 from agentrun_cli import console
 from agentrun_cli.clear import clear
 from agentrun_cli.failures import failures
 from agentrun_cli.init import init
 from agentrun_cli.items import items
+from agentrun_cli.log import log
 from agentrun_cli.results import results
 from agentrun_cli.resume import resume
+from agentrun_cli.show import show
 from agentrun_cli.start import start
 from agentrun_cli.status import status
 from agentrun_cli.stop import stop
@@ -48,7 +49,7 @@ app = typer.Typer(
     epilog=EXITS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for name, command in {
+COMMANDS: dict[str, Callable[..., None]] = {
     "start": start,
     "resume": resume,
     "try": try_items,
@@ -61,7 +62,8 @@ for name, command in {
     "results": results,
     "clear": clear,
     "init": init,
-}.items():
+}
+for name, command in COMMANDS.items():
     app.command(name)(command)
 
 
@@ -110,6 +112,8 @@ def _main(arguments: list[str]) -> int:
         if trace := getattr(error, "traceback", ""):
             console.say(console.clean_text(trace).rstrip())
         console.say(console.clean(error.message, limit=4000))
+        if go_on := getattr(error, "go_on", ""):
+            console.say(f"  go on with:   {go_on}")
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         console.say()

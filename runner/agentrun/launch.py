@@ -24,9 +24,9 @@ from agentrun.plan import list_items
 from agentrun.processes import boot_id
 from agentrun.recovery import Options, check_plan, recover
 from agentrun.results import check_output, write_results
-from agentrun.run import Run, new_checkpoint, summarise
 from agentrun.slots import Slots, StopReason
 from agentrun.sources import Source, encode_python_items, open_source
+from agentrun.standing import Run, new_checkpoint, summarise
 from agentrun.store.disk import Disk, discard
 from agentrun.store.port import Store
 

@@ -12,8 +12,8 @@ from agentrun.job import Job
 from agentrun.ledger import NOT_LISTED, PENDING, Ledger
 from agentrun.plan import CarryChain, Plan, go_back, is_tried_again, list_items, too_much_gone
 from agentrun.processes import boot_id
-from agentrun.run import Run
 from agentrun.sources import Source
+from agentrun.standing import Run
 from agentrun.store.port import Store
 
 

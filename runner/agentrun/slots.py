@@ -11,7 +11,7 @@ from agentrun.committer import Committer, Unit
 from agentrun.errors import AgentrunError
 from agentrun.events import Failed, Stopping, Watcher
 from agentrun.feed import Work
-from agentrun.run import Run
+from agentrun.standing import Run
 
 FAILURES_BEFORE_FIRST_DONE = 3
 

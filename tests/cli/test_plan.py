@@ -11,9 +11,8 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    return {
-        str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file() and ".pyc" not in p.name
-    }
+    files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def test_a_plan_changes_nothing_on_disk(agentrun: Run, job: Path) -> None:

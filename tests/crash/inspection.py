@@ -160,12 +160,12 @@ def moments(history: list[Operation], start: Model | None = None) -> Iterator[Mo
 
 
 def distinct_states(
-    history: list[Operation], start: Model | None = None
+    history: list[Operation], start: Model | None = None, *, brief: bool = False
 ) -> dict[int, tuple[State, frozenset[str], bool]]:
     """Every state that a power cut at any moment may leave, each with the most that was promised before it."""
     found: dict[int, tuple[State, frozenset[str], bool]] = {}
     for model in moments(history, start):
-        for state in model.after_power_cut():
+        for state in model.after_power_cut(brief=brief):
             # Later moments promise more, so the last one counts.
             found[fingerprint(state)] = (state, model.told, model.completed)
     return found

@@ -181,8 +181,9 @@ class Model:
         contents = {inode: _whole(file) for inode, file in self.files.items()}
         return {path: None if inode is None else contents[inode] for path, inode in _reachable(self.visible)}
 
-    def after_power_cut(self) -> Iterator[State]:
-        """Every state that may be left. Some are the same."""
+    def after_power_cut(self, *, brief: bool = False) -> Iterator[State]:
+        """Every state that may be left. Some are the same. `brief`: of files that still have a temporary name, which
+        nothing ever reads, only with a torn and a whole content."""
         for chosen in _subsets(self.pending):
             tree = dict(self.certain)
             for pending in chosen:
@@ -194,7 +195,14 @@ class Model:
                 yield certain
                 continue
             paths = {inode: path for path, inode in entries if inode is not None}
-            found = (_variants(self.files[inode].certain, self.files[inode].since) for inode in doubtful)
+            found = (
+                _variants(
+                    self.files[inode].certain,
+                    self.files[inode].since,
+                    ("torn", "whole") if brief and paths[inode].endswith(".tmp") else FATES,
+                )
+                for inode in doubtful
+            )
             for contents in product(*found):
                 state = dict(certain)
                 for inode, content in zip(doubtful, contents, strict=True):
@@ -244,10 +252,10 @@ def _whole(file: _File) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def _variants(certain: bytes, since: tuple[Write | Truncate, ...]) -> tuple[bytes, ...]:
+def _variants(certain: bytes, since: tuple[Write | Truncate, ...], fates_of_one: tuple[str, ...]) -> tuple[bytes, ...]:
     """What a file may hold, each write since its fsync having a fate of its own."""
     found = {}
-    for fates in product(FATES, repeat=len(since)):
+    for fates in product(fates_of_one, repeat=len(since)):
         content = bytearray(certain)
         for one, fate in zip(since, fates, strict=True):
             _apply(content, one, fate)

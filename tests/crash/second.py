@@ -22,7 +22,7 @@ from crash.inspection import (
 from crash.model import Completed, Model, Operation, State, Told, Write, fingerprint
 from crash.workload import FakeAgent, Workload
 
-_VOLATILE = re.compile(r"\.[0-9a-f]{12}\.tmp|\d{8}T\d{6}-[0-9a-f]+|journal-\d+")
+_VOLATILE = re.compile(r"\.[0-9a-f]{12}\.tmp|\d{8}T\d{6}-[0-9a-f]+|journal-\d+|, inode=\d+")
 
 
 @dataclass(slots=True)
@@ -42,19 +42,27 @@ class Crashes:
     def __post_init__(self) -> None:
         self._stage = Stage(self.workload)
 
-    def kills(self, history: list[Operation], start: Model | None = None) -> Iterator[Model]:
-        """What a launch may find after a kill at any moment of `history`: everything, certain or not."""
+    def kills(
+        self, history: list[Operation], start: Model | None = None, *, by_name: bool = False
+    ) -> Iterator[Model]:
+        """What a launch may find after a kill at any moment of `history`: everything, certain or not.
+
+        Starts with the same files and the same doubts about them are one; `by_name`, also where the files' contents
+        differ."""
         for model in moments(history, start):
-            # The same files with the same doubts about them are one start.
-            unsynced = tuple(inode for inode, file in model.files.items() if file.since)
-            doubts = (fingerprint(model.after_kill()), str(model.pending), unsynced)
+            names = {inode: _VOLATILE.sub("", path) for path, inode in model.visible.items() if inode is not None}
+            doubts = (
+                tuple(sorted(names.values())) if by_name else fingerprint(model.after_kill()),
+                tuple(_VOLATILE.sub("", str(pending.operation)) for pending in model.pending),
+                tuple(names.get(inode) for inode, file in model.files.items() if file.since),
+            )
             if doubts not in self._starts:
                 self._starts.add(doubts)
                 yield model.copy()
 
     def cuts(self, history: list[Operation], start: Model | None = None) -> Iterator[Model]:
         """What a launch may find after a power cut at any moment of `history`: one of the possible states."""
-        for key, (state, told, completed) in distinct_states(history, start).items():
+        for key, (state, told, completed) in distinct_states(history, start, brief=True).items():
             if key not in self._starts:
                 self._starts.add(key)
                 yield Model.of(state, told=told, completed=completed)
@@ -78,7 +86,7 @@ class Crashes:
     def check(self, history: list[Operation], start: Model) -> None:
         """Every state that a crash may leave at any moment of `history` keeps the promises."""
         for model in moments(history, start):
-            for state in model.after_power_cut():
+            for state in model.after_power_cut(brief=True):
                 self._check(state, model)
 
     def _check(self, state: State, model: Model) -> None:

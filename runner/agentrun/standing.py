@@ -1,4 +1,7 @@
-"""A run, as a launch has it in memory: where it stands, and how that becomes records and checkpoints."""
+"""A run, as a launch has it in memory: where it stands, and how that becomes records and checkpoints.
+
+Not `run.py`: a module of that name would take the place of the public `agentrun.run`.
+"""
 
 from __future__ import annotations
 

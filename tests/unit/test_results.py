@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import errno
+import os
+from array import array
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from agentrun.checkpoint import Checkpoint
+from agentrun.errors import DiskError, JobError
+from agentrun.item import key_digest
+from agentrun.ledger import Ledger
+from agentrun.results import check_output, result_line, write_results
+from agentrun.store.disk import Disk
+from agentrun.store.memory import MemoryStore
+from agentrun.store.port import Entry
+
+
+def settled(*kinds: str) -> tuple[Ledger, MemoryStore]:
+    """Items k0, k1, … settled in the reverse of their order."""
+    ledger, store = Ledger(), MemoryStore()
+    ledger.set_order(array("I", [ledger.add(key_digest(f"k{n}")) for n in range(len(kinds))]))
+    store.lock()
+    store.load()
+    for seq, index in enumerate(reversed(range(len(kinds))), 1):
+        fields = {"kind": kinds[index], "key": f"k{index}", "gen": 0, "index": index, "hash": "0" * 16, "agent": "v"}
+        output = orjson.dumps({"n": index}) if kinds[index] == "done" else None
+        (ref,) = store.commit(Checkpoint(job="j", run_id="1", seq=seq), [Entry(fields, output)])
+        ledger.settle(ledger.order[index], ref, fields)
+    return ledger, store
+
+
+def test_a_line_has_index_key_and_output_in_that_order_and_nothing_else() -> None:
+    record = {"output": {"z": 1, "a": 2}, "key": "docs/é.txt", "seq": 9, "at": 1.5, "launch": 3}
+    assert result_line(4, record) == '{"index":4,"key":"docs/é.txt","output":{"z":1,"a":2}}\n'.encode()
+
+
+def test_done_items_are_written_in_item_order(tmp_path: Path) -> None:
+    ledger, store = settled("done", "failed", "done", "skipped", "done")
+    written = write_results(ledger, store, tmp_path / "out.jsonl", Disk())
+    lines = [orjson.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
+    assert lines == [{"index": n, "key": f"k{n}", "output": {"n": n}} for n in (0, 2, 4)]
+    assert written["bytes"] == (tmp_path / "out.jsonl").stat().st_size
+    assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
+
+
+class FailingDisk(Disk):
+    def __init__(self, operation: str) -> None:
+        self.operation = operation
+
+    def fsync(self, fd: int) -> None:
+        if self.operation == "fsync":
+            raise OSError(errno.ENOSPC, "full")
+        super().fsync(fd)
+
+    def replace(self, source: str, target: str) -> None:
+        if self.operation == "replace":
+            raise OSError(errno.EIO, "io")
+        super().replace(source, target)
+
+
+@pytest.mark.parametrize("operation", ["fsync", "replace"])
+def test_results_are_written_wholly_or_not_at_all(tmp_path: Path, operation: str) -> None:
+    ledger, store = settled("done", "done")
+    (tmp_path / "out.jsonl").write_text("the old ones")
+    with pytest.raises(DiskError, match=r"out\.jsonl") as caught:
+        write_results(ledger, store, tmp_path / "out.jsonl", FailingDisk(operation))
+    assert caught.value.exit_code == 74
+    assert (tmp_path / "out.jsonl").read_text() == "the old ones"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def ended(path: Path, /, **changed: Any) -> dict[str, Any]:
+    ledger, store = settled("done")
+    return {"run_id": "1", "output": {**write_results(ledger, store, path, Disk()), **changed}}
+
+
+def test_an_output_is_ours_when_a_summary_names_these_very_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    check_output(path, ended=[], overwrite=False)
+    summary = ended(path)
+    check_output(path, ended=[{"output": None}, {}, summary], overwrite=False)
+    for other in ([], [ended(path, path="elsewhere")], [ended(path, sha256="0")], [ended(path, bytes=1)]):
+        with pytest.raises(JobError, match="no run of this job wrote it"):
+            check_output(path, ended=other, overwrite=False)
+        check_output(path, ended=other, overwrite=True)
+
+
+def test_where_results_cannot_go_is_told(tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="mkdir -p"):
+        check_output(tmp_path / "no" / "out.jsonl", ended=[], overwrite=True)
+    with pytest.raises(JobError, match="is a folder"):
+        check_output(tmp_path, ended=[], overwrite=True)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(JobError, match="cannot be written"):
+        check_output(tmp_path / "out.jsonl", ended=[], overwrite=False)
