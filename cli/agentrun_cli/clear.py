@@ -31,7 +31,8 @@ def clear(
         view = read_job_view(folder)
         done = view.counts.get("done", 0)
         if view.status == "finished":
-            what = f"the history of its runs; the results in {shown_path(view.output or 'its output')} stay"
+            output = shown_path(view.output or "its output")
+            what = f"the history of its runs; the results in {output} stay (replaced only with --overwrite)"
         elif view.status in ("new", "damaged"):
             what = "what is there of it"
         else:

@@ -179,6 +179,7 @@ class _Launching:
             items=self.items,
             environ=self.environ,
             began=began,
+            is_guest=True,
         )
         return self._summary(summary)
 

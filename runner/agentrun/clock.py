@@ -24,3 +24,11 @@ def age_seconds(text: str) -> float:
     except ValueError:
         return 0.0
     return max(0.0, (datetime.now(UTC) - then).total_seconds())
+
+
+def local_clock(text: str) -> str:
+    """The local time of day of `text`, as of `now_text`, for people: 22:03"""
+    try:
+        return f"{datetime.fromisoformat(text).astimezone():%H:%M}"
+    except ValueError:
+        return text

@@ -40,8 +40,12 @@ async def execute(
     stdin: BinaryIO | None = None,
     environ: Mapping[str, str] | None = None,
     began: Callable[[Launch], None] | None = None,
+    is_guest: bool = False,
 ) -> dict[str, Any]:
-    """One launch, from the lock to the summary. `began` is given the launch, to stop it by."""
+    """One launch, from the lock to the summary. `began` is given the launch, to stop it by.
+
+    As a guest in a user's own process, it leaves alone what else that has started.
+    """
     launch = Launch(
         job,
         store,
@@ -70,7 +74,7 @@ async def execute(
                     await executor.close()
         finally:
             watching.cancel()
-            guardian.close()
+            guardian.close(spare_own=is_guest)
     finally:
         launch.close()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from typing import Any
 
 import orjson
@@ -81,7 +83,18 @@ def find_fault(value: Any, name: str) -> NotJson | None:
                 orjson.dumps(part, default=_default)
             except (TypeError, ValueError, RecursionError):
                 return NotJson(path, f"is a {type(part).__name__}, which JSON cannot hold")
+            # It can be written, but a NaN inside it would be written as null.
+            todo.append((_unfolded(part), path, depth + 1))
     return None
+
+
+def _unfolded(value: Any) -> Any:
+    """What is written in the place of an object: the fields of a dataclass or a model, the value of an enum."""
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    return _default(value) if callable(getattr(value, "model_dump", None)) else None
 
 
 def _is_unicode(text: str) -> bool:

@@ -219,3 +219,17 @@ def test_end_tree_does_not_touch_a_later_process_of_the_same_number() -> None:
     finally:
         end_tree(other.pid)
         other.wait()
+
+
+def test_as_a_guest_it_spares_what_the_users_process_started_itself(tmp_path: Path) -> None:
+    guardian = Guardian.start(None, secrets.token_hex(8))
+    own = subprocess.Popen(["sleep", "60"])
+    told = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        guardian.began(told.pid)
+        assert guardian.close(spare_own=True)
+        assert told.wait(10) == -signal.SIGKILL
+        assert own.poll() is None
+    finally:
+        own.kill()
+        own.wait()

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import math
 import pickle
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -14,6 +16,24 @@ from agentrun.jsontext import DEPTH_LIMIT, NotJson, decode, encode
 class Answer(BaseModel):
     score: float
     names: list[str]
+
+
+@dataclass
+class Point:
+    x: float | None
+
+
+class Kind(Enum):
+    NONE = None
+
+
+class Level(Enum):
+    HIGH = math.inf
+    UNKNOWN = math.nan
+
+    @classmethod
+    def of(cls, value: float) -> Level:
+        return cls.HIGH if math.isinf(value) else cls.UNKNOWN
 
 
 def nested(depth: int) -> Any:
@@ -77,8 +97,14 @@ def test_models_and_dates_are_written_as_people_expect() -> None:
 
 @pytest.mark.parametrize("score", [math.nan, math.inf])
 def test_a_nan_inside_a_model_is_not_made_null_silently(score: float) -> None:
-    with pytest.raises(NotJson):
-        encode({"answer": Answer(score=score, names=[])})
+    for value in (Answer(score=score, names=[]), Point(score), Level.of(score)):
+        with pytest.raises(NotJson, match=r"output\.answer.* is (nan|inf)"):
+            encode({"answer": value})
+    assert decode(encode([Answer(score=1, names=["null"]), Point(None), Kind.NONE])) == [
+        {"score": 1.0, "names": ["null"]},
+        {"x": None},
+        None,
+    ]
 
 
 def test_the_name_leads_the_path_and_the_error_crosses_processes() -> None:

@@ -202,10 +202,16 @@ class Guardian:
             await self.died()
             self._spawn()
 
-    def close(self) -> bool:
-        """End what is left of the launch. True when the guardian has gone; the lock is the runner's alone."""
+    def close(self, *, spare_own: bool = False) -> bool:
+        """End what is left of the launch. True when the guardian has gone; the lock is the runner's alone.
+
+        With `spare_own`, not the runner's own children that nobody told of: in a user's script or notebook they may
+        be anything.
+        """
         import subprocess
 
+        if spare_own:
+            self._tell("=\n")
         self._closed = True
         _GUARDIANS.discard(self)
         _restore(os.environ, self._environ_before)
@@ -287,11 +293,15 @@ def _restore(environ: MutableMapping[str, str], before: str | None) -> None:
         environ[LAUNCH_VARIABLE] = before
 
 
-def watch_runner(pipe: int, runner: int) -> dict[int, int | None]:
-    """Wait for the end of the pipe or of the runner; the sessions told of, as `find_tree` takes them."""
+def watch_runner(pipe: int, runner: int) -> tuple[dict[int, int | None], bool]:
+    """Wait for the end of the pipe or of the runner.
+
+    Returns the sessions told of, as `find_tree` takes them, and whether the runner's own children are to be spared.
+    """
     import select
 
     told: dict[int, int | None] = {}
+    spare_own = False
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     runner_fd = -1
@@ -307,28 +317,42 @@ def watch_runner(pipe: int, runner: int) -> dict[int, int | None]:
         if pipe in ready:
             chunk = os.read(pipe, 65536)
             if not chunk:
-                return told
+                return told, spare_own
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
+                spare_own |= line == b"="
                 _take_in(told, line)
         elif runner_fd in ready:
-            return told
+            return told, False
 
 
 def _take_in(told: dict[int, int | None], line: bytes) -> None:
-    pid = int(line[1:])
     if line.startswith(b"-"):
-        told.pop(pid, None)
-    else:
-        told[pid] = birth(pid)
+        told.pop(int(line[1:]), None)
+    elif line.startswith(b"+"):
+        told[int(line[1:])] = birth(int(line[1:]))
+
+
+def own_children(runner: int, told: Iterable[int]) -> set[int]:
+    """The runner's children that nobody told of, and theirs."""
+    table, told = list_processes(), set(told)
+    found: set[int] = set()
+    todo = [runner]
+    while todo:
+        parent = todo.pop()
+        children = [p.pid for p in table.values() if p.parent == parent and p.pid not in told and p.pid not in found]
+        found.update(children)
+        todo += children
+    return found
 
 
 def main(arguments: list[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     pipe, runner, marker = int(arguments[0]), int(arguments[1]), arguments[2]
-    told = watch_runner(pipe, runner)
-    _end(lambda: find_tree(told, (LAUNCH_VARIABLE, marker), spare={os.getpid(), runner}))
+    told, spare_own = watch_runner(pipe, runner)
+    spared = {os.getpid(), runner} | (own_children(runner, told) if spare_own else set())
+    _end(lambda: find_tree(told, (LAUNCH_VARIABLE, marker), spare=spared))
 
 
 if __name__ == "__main__":

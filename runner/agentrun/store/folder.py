@@ -57,7 +57,7 @@ class FolderStore:
         self._journal_fd: int | None = None
         self._folder_fd: int | None = None
         self._log_fd: int | None = None
-        self._broken: Exception | None = None
+        self._broken: DiskError | None = None
 
     @property
     def folder(self) -> Path:
@@ -200,7 +200,7 @@ class FolderStore:
 
     def _refuse_unless_next(self, seq: int) -> None:
         if self._broken is not None:
-            raise DiskError(f"{self._folder}: an earlier write failed ({self._broken}); nothing more is written")
+            raise DiskError(f"{self._folder}: an earlier write failed ({self._broken.message})")
         if self._seq is None or seq != self._seq + 1:
             raise CheckpointError(
                 f"{self._state_path}: seq {seq} does not follow the stored {self._seq}; another program wrote here"
@@ -208,10 +208,10 @@ class FolderStore:
         if _identity(self._state_path) != self._stored:
             raise CheckpointError(f"{self._state_path}: was replaced by another program while this one was running")
 
-    def _break(self, error: OSError) -> DiskError:
+    def _break(self, error: OSError, where: Path | None = None) -> DiskError:
         # After a failed fsync the kernel may call the lost pages clean: the next fsync would say all is well.
-        self._broken = error
-        return disk_error(self._folder, error)
+        self._broken = disk_error(where or self._folder, error)
+        return self._broken
 
     def _write_journal(self, text: bytes, offset: int) -> None:
         if self._journal_fd is None:
@@ -364,7 +364,7 @@ class FolderStore:
         try:
             replace_file(self._disk, self._folder / name, chunks)
         except OSError as error:
-            raise disk_error(self._folder / name, error) from error
+            raise self._break(error, self._folder / name) from error
 
     def note(self, event: Mapping[str, Any]) -> None:
         try:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import orjson
 
+from agentrun.clock import local_clock
 from agentrun.errors import BusyError
 from agentrun.processes import describe_self, is_alive
 from agentrun.store.disk import Disk
@@ -57,7 +58,7 @@ class Lock:
         elif not is_alive(holder.pid, holder.host, holder.started):
             who = f"pid {holder.pid} has ended, and what it started is still being ended"
         else:
-            who = f"pid {holder.pid} on {holder.host}, since {holder.since[11:16]}"
+            who = f"pid {holder.pid} on {holder.host}, since {local_clock(holder.since)}"
         return f"{job}: another runner has this job ({who}); wait for it, or stop it with: agentrun stop {job}"
 
     def release(self) -> None:

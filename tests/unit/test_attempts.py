@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentrun.attempts import BACKOFF_MOST_SECONDS, Attempts, Ended
+from agentrun.events import Event, Retrying
+from agentrun.executors.port import Attempt, Channel, Outcome
+from agentrun.failure import THREAD_TIMEOUT, Failure
+from agentrun.feed import Work
+from agentrun.item import Item
+from agentrun.itemlogs import ItemLogs, log_name
+from agentrun.job import ItemsSpec, Job
+from agentrun.values import parse_rate
+
+DONE = Outcome("done", b'"yes"')
+TRANSIENT = Outcome("failed", failure=Failure("exception", "busy", types=("builtins.ConnectionError",)))
+ITEMS_OWN = Outcome("failed", failure=Failure("exception", "no", types=("agentrun.errors.Fail",)))
+EVERYONES = Outcome("failed", failure=Failure("exception", "no key", types=("agentrun.errors.Stop",)))
+TIMEOUT = Outcome("failed", failure=Failure("timeout", "timed out after 2 s"))
+LOST = Outcome("lost")
+
+
+def asks_to_wait(seconds: float) -> Outcome:
+    failure = Failure("exception", "busy", types=("agentrun.errors.Retry",), retry_after_seconds=seconds)
+    return Outcome("failed", failure=failure)
+
+
+class Scripted:
+    """Ends its attempts as the script says, the last one for ever."""
+
+    def __init__(self, *outcomes: Outcome) -> None:
+        self.outcomes = outcomes
+        self.attempts: list[Attempt] = []
+        self.on_run: Callable[[Attempt, Channel], Awaitable[None]] | None = None
+
+    async def start(self) -> None:
+        pass
+
+    async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
+        self.attempts.append(attempt)
+        if self.on_run is not None:
+            await self.on_run(attempt, channel)
+        return self.outcomes[min(len(self.attempts), len(self.outcomes)) - 1]
+
+    async def close(self) -> None:
+        pass
+
+
+class Bench:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.waits: list[float] = []
+        self.events: list[Event] = []
+        self.sleep: Callable[[float], Coroutine[Any, Any, None]] = self.note
+        self.job = Job(
+            name="job",
+            base=folder,
+            items=ItemsSpec(kind="lines", pattern="-"),
+            agent="a.py:f",
+            params={"customer": "acme"},
+            output="out.jsonl",
+            timeout_seconds=2.0,
+        )
+
+    async def note(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+    def settle(self, executor: Scripted, *, carry: Any = None) -> Coroutine[Any, Any, Ended]:
+        attempts = Attempts(
+            executor,
+            self.job,
+            run_id="r1",
+            launch=4,
+            logs=ItemLogs(self.folder),
+            watcher=self.events.append,
+            sleep=self.sleep,
+        )
+        return attempts.settle(0, Work(0, Item(7, "a", line="a")), generation=2, carry=carry)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_one_attempt_is_enough_when_it_is_done(bench: Bench) -> None:
+    executor = Scripted(DONE)
+    ended = asyncio.run(bench.settle(executor, carry=[1]))
+    assert (ended.kind, ended.output) == ("done", b'"yes"')
+    assert [(one["launch"], one["number"]) for one in ended.tries] == [(4, 1)]
+    (attempt,) = executor.attempts
+    assert (attempt.item.key, attempt.generation, attempt.launch, attempt.number) == ("a", 2, 4, 1)
+    assert (attempt.params, attempt.carry, attempt.timeout_seconds, attempt.run_id) == (
+        {"customer": "acme"},
+        [1],
+        2.0,
+        "r1",
+    )
+    assert bench.waits == [] and bench.events == []
+
+
+def test_what_is_transient_is_tried_again_with_growing_waits(bench: Bench) -> None:
+    bench.job = replace(bench.job, retries=12)
+    executor = Scripted(TRANSIENT)
+    ended = asyncio.run(bench.settle(executor))
+    assert ended.kind == "failed" and len(ended.tries) == 13
+    assert [attempt.number for attempt in executor.attempts] == list(range(1, 14))
+    for number, wait in enumerate(bench.waits):
+        bound = min(2.0**number, BACKOFF_MOST_SECONDS)
+        assert bound / 2 <= wait <= max(bound, 1.0)
+    told = [event for event in bench.events if isinstance(event, Retrying)]
+    assert [event.attempt for event in told] == list(range(1, 13))
+    assert [event.wait_seconds for event in told] == bench.waits
+    assert all(one["cause"] == "ConnectionError: busy" for one in ended.tries)
+
+
+def test_it_may_succeed_in_the_end(bench: Bench) -> None:
+    ended = asyncio.run(bench.settle(Scripted(TRANSIENT, TRANSIENT, DONE)))
+    assert (ended.kind, ended.output, len(ended.tries), len(bench.waits)) == ("done", b'"yes"', 3, 2)
+    assert ended.failure is None
+
+
+def test_retry_after_is_honoured(bench: Bench) -> None:
+    ended = asyncio.run(bench.settle(Scripted(asks_to_wait(90.0), asks_to_wait(0.0), DONE)))
+    assert ended.kind == "done"
+    assert bench.waits[0] == 90.0 and 1.0 <= bench.waits[1] <= 2.0
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_retries_are_those_after_the_first_attempt(bench: Bench, retries: int) -> None:
+    bench.job = replace(bench.job, retries=retries)
+    executor = Scripted(TRANSIENT)
+    assert asyncio.run(bench.settle(executor)).kind == "failed"
+    assert len(executor.attempts) == retries + 1
+
+
+@pytest.mark.parametrize(("outcome", "kind"), [(ITEMS_OWN, "failed"), (EVERYONES, "back")])
+def test_other_failures_are_not_tried_again(bench: Bench, outcome: Outcome, kind: str) -> None:
+    executor = Scripted(outcome)
+    ended = asyncio.run(bench.settle(executor))
+    assert (ended.kind, len(executor.attempts), bench.waits) == (kind, 1, [])
+    assert ended.failure == outcome.failure
+
+
+def test_what_turns_out_to_be_everyones_goes_back(bench: Bench) -> None:
+    ended = asyncio.run(bench.settle(Scripted(TRANSIENT, EVERYONES, DONE)))
+    assert ended.kind == "back" and ended.judgement is not None and ended.judgement.verdict == "everyone"
+
+
+@pytest.mark.parametrize("outcome", [TIMEOUT, LOST], ids=["timeout", "lost"])
+def test_a_timeout_and_a_lost_worker_are_tried_again_once(bench: Bench, outcome: Outcome) -> None:
+    executor = Scripted(outcome)
+    assert asyncio.run(bench.settle(executor)).kind == "failed"
+    assert len(executor.attempts) == 2
+    executor = Scripted(outcome, TRANSIENT, TRANSIENT, DONE)
+    assert asyncio.run(bench.settle(executor)).kind == "done"
+    executor = Scripted(outcome, TRANSIENT, outcome, DONE)
+    assert asyncio.run(bench.settle(executor)).kind == "failed"
+    assert len(executor.attempts) == 3
+
+
+def test_a_thread_that_could_not_be_ended_has_no_second_attempt(bench: Bench) -> None:
+    executor = Scripted(Outcome("failed", failure=Failure("timeout", "timed out", code=THREAD_TIMEOUT)))
+    assert asyncio.run(bench.settle(executor)).kind == "failed"
+    assert len(executor.attempts) == 1
+
+
+def test_skipped_is_settled_and_cancelled_goes_back(bench: Bench) -> None:
+    assert asyncio.run(bench.settle(Scripted(Outcome("skipped")))).kind == "skipped"
+    assert asyncio.run(bench.settle(Scripted(Outcome("cancelled")))).kind == "back"
+
+
+def test_cancelling_ends_the_wait_before_a_retry(bench: Bench) -> None:
+    async def main() -> None:
+        waiting = asyncio.Event()
+
+        async def sleep(seconds: float) -> None:
+            waiting.set()
+            await asyncio.Event().wait()
+
+        bench.sleep = sleep
+        executor = Scripted(TRANSIENT)
+        task = asyncio.ensure_future(bench.settle(executor))
+        await waiting.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len(executor.attempts) == 1
+
+    asyncio.run(main())
+
+
+def test_cancelling_ends_a_second_attempt_and_there_is_no_third(bench: Bench) -> None:
+    async def main() -> None:
+        second = asyncio.Event()
+
+        async def on_run(attempt: Attempt, channel: Channel) -> None:
+            if attempt.number == 2:
+                second.set()
+                await asyncio.Event().wait()
+
+        executor = Scripted(TRANSIENT)
+        executor.on_run = on_run
+        task = asyncio.ensure_future(bench.settle(executor))
+        await second.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len(executor.attempts) == 2
+
+    asyncio.run(main())
+
+
+def test_the_carry_of_the_last_attempt_counts_and_not_that_of_one_before(bench: Bench) -> None:
+    async def on_run(attempt: Attempt, channel: Channel) -> None:
+        if attempt.number == 1:
+            assert await channel({"type": "carry", "value": "of the first"}) == {}
+
+    executor = Scripted(TRANSIENT, DONE)
+    executor.on_run = on_run
+    ended = asyncio.run(bench.settle(executor))
+    assert ended.kind == "done" and not ended.carry_set
+
+
+def test_messages_that_nobody_knows_are_answered_with_an_error(bench: Bench) -> None:
+    answers: list[dict[str, Any]] = []
+
+    async def on_run(attempt: Attempt, channel: Channel) -> None:
+        answers.extend([await channel({"type": kind}) for kind in ("progress", "step_get", "nonsense")])
+
+    executor = Scripted(DONE)
+    executor.on_run = on_run
+    asyncio.run(bench.settle(executor))
+    assert answers[0] == {} and all("does not know" in one["error"] for one in answers[1:])
+
+
+def test_what_each_failed_attempt_said_is_in_the_items_log(bench: Bench) -> None:
+    async def on_run(attempt: Attempt, channel: Channel) -> None:
+        await channel({"type": "log", "text": f"said in attempt {attempt.number}"})
+
+    executor = Scripted(TRANSIENT, ITEMS_OWN)
+    executor.on_run = on_run
+    asyncio.run(bench.settle(executor))
+    text = (bench.folder / log_name("a")).read_text()
+    assert text.count("--- launch 4, attempt") == 2
+    assert "said in attempt 1\n--- launch 4, attempt 2" in text and text.endswith("said in attempt 2\n")
+
+
+def test_the_rate_spaces_all_attempts_retries_included(bench: Bench) -> None:
+    bench.job = replace(bench.job, rate=parse_rate("60/min"), retries=2)
+    asyncio.run(bench.settle(Scripted(ITEMS_OWN)))
+    assert bench.waits == []
+    asyncio.run(bench.settle(Scripted(TRANSIENT)))
+    # Two backoffs, and before each retry what is left of its second: the injected sleep took no time.
+    assert len(bench.waits) == 4 and sum(bench.waits[1::2]) > 2.5

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from agentrun.errors import JobError, UsageError
+from agentrun.home import read_job_json
+from agentrun.opening import OpenJob, agent_environment, merge, open_job, read_kept
+
+JOB = """
+agent = "agent.py:triage"
+[items]
+files = "docs/*.txt"
+[run]
+concurrency = 2
+"""
+
+
+def opened(base: Path, ref: str | None, **flags: Any) -> OpenJob:
+    return open_job(ref, flags=flags, cwd=base, environ={})
+
+
+def keep(found: OpenJob) -> None:
+    """As a launch does."""
+    found.folder.mkdir(parents=True, exist_ok=True)
+    (found.folder / "job.json").write_bytes(found.job_json)
+    (found.folder / "state.json").write_bytes(orjson.dumps({"context": {"kept": found.kept}}))
+
+
+def test_flags_count_over_what_was_kept_and_that_over_the_file(tmp_path: Path) -> None:
+    (tmp_path / "triage.toml").write_text(JOB)
+    first = opened(tmp_path, "triage.toml", run={"concurrency": 5, "retries": 1})
+    assert (first.job.name, first.folder) == ("triage", tmp_path / ".agentrun" / "triage")
+    keep(first)
+    second = opened(tmp_path, "triage.toml", run={"retries": 7})
+    assert (second.job.concurrency, second.job.retries) == (5, 7)
+    assert second.kept["run"] == {"concurrency": 5, "retries": 7}
+    fresh = open_job("triage.toml", flags={}, cwd=tmp_path, environ={}, fresh=True)
+    assert (fresh.job.concurrency, fresh.kept) == (2, {})
+
+
+def test_a_job_is_found_again_by_its_name_from_a_folder_below(tmp_path: Path) -> None:
+    (tmp_path / "triage.toml").write_text(JOB)
+    keep(opened(tmp_path, "triage.toml"))
+    (tmp_path / "docs").mkdir()
+    again = opened(tmp_path / "docs", "triage")
+    assert again.job.base == tmp_path and again.job.file == tmp_path / "triage.toml"
+    assert again.folder == tmp_path / ".agentrun" / "triage"
+
+
+def test_a_job_without_a_file_is_resumed_by_name_with_all_that_was_asked(tmp_path: Path) -> None:
+    flags: dict[str, Any] = {"command": ["./fetch.sh", "{}"], "items": {"lines": "urls.txt"}, "name": "fetch"}
+    keep(opened(tmp_path, None, **flags, output="out.jsonl", run={"retries": 0}))
+    again = opened(tmp_path, "fetch")
+    assert again.job.command == ("./fetch.sh", "{}") and again.job.output == "out.jsonl" and again.job.retries == 0
+    (again.folder / "state.json").unlink()
+    assert opened(tmp_path, "fetch", run={"concurrency": 3}).job.concurrency == 3
+
+
+def test_a_function_in_a_file_names_the_job(tmp_path: Path) -> None:
+    found = opened(tmp_path, "summarise.py:summarise", items={"files": "docs/*.txt"})
+    assert (found.job.name, found.job.agent) == ("summarise", "summarise.py:summarise")
+    kept = read_job_json_of(found)
+    assert kept["values"]["agent"] == "summarise.py:summarise" and kept["base"] == "."
+
+
+def read_job_json_of(found: OpenJob) -> dict[str, Any]:
+    value: dict[str, Any] = orjson.loads(found.job_json)
+    return value
+
+
+def test_params_choose_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text('name = "triage-{customer}"\n' + JOB + '[params]\ncustomer = ""\n')
+    acme = opened(tmp_path, "job.toml", params={"customer": "acme"})
+    assert acme.folder.name == "triage-acme"
+    keep(acme)
+    assert opened(tmp_path, "triage-acme").job.params == {"customer": "acme"}
+    with pytest.raises(JobError, match="customer"):
+        opened(tmp_path, "job.toml")
+
+
+def test_a_state_dir_places_it_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "triage.toml").write_text(JOB)
+    by_flag = open_job("triage.toml", cwd=tmp_path, state_dir=str(tmp_path / "x"), environ={})
+    by_variable = open_job("triage.toml", cwd=tmp_path, environ={"AGENTRUN_STATE_DIR": str(tmp_path / "y")})
+    assert (by_flag.folder, by_variable.folder) == (tmp_path / "x" / "triage", tmp_path / "y" / "triage")
+
+
+def test_what_was_kept_and_cannot_be_read_is_for_the_launch_to_report(tmp_path: Path) -> None:
+    for text in (b"", b"[]", b"{}", b'{"context": 1}', b'{"context": {"kept": []}}', b"\xff"):
+        (tmp_path / "state.json").write_bytes(text)
+        assert read_kept(tmp_path) == {}
+
+
+def test_a_job_whose_job_json_is_gone_is_told(tmp_path: Path) -> None:
+    (tmp_path / ".agentrun" / "fetch" / "runs").mkdir(parents=True)
+    assert read_job_json(tmp_path / ".agentrun" / "fetch") is None
+    with pytest.raises(UsageError, match=r"job\.json is gone"):
+        opened(tmp_path, "fetch")
+
+
+def test_another_kind_of_items_or_agent_replaces_the_one_below() -> None:
+    below = {"agent": "a.py:f", "items": {"jsonl": "a", "key": "id"}, "run": {"retries": 1, "rate": "1/s"}, "name": "n"}
+    above = {"command": ["x"], "items": {"files": "*"}, "run": {"retries": 2, "rate": None}, "name": None}
+    assert merge(below, above) == {
+        "command": ["x"],
+        "items": {"files": "*"},
+        "run": {"retries": 2, "rate": "1/s"},
+        "name": "n",
+    }
+
+
+def test_the_environment_counts_over_the_env_file_and_what_is_missing_is_told(tmp_path: Path) -> None:
+    (tmp_path / "triage.toml").write_text('env_file = ".env"\nneeds_env = ["KEY", "OTHER"]\n' + JOB)
+    (tmp_path / ".env").write_text("KEY=from the file\nOTHER=too\n")
+    job = opened(tmp_path, "triage.toml").job
+    assert agent_environment(job, {}) == {"KEY": "from the file", "OTHER": "too"}
+    assert agent_environment(job, {"KEY": "mine"}) == {"OTHER": "too"}
+    (tmp_path / ".env").write_text("KEY=\n")
+    with pytest.raises(JobError, match=r"needs KEY, OTHER; set it in \.env"):
+        agent_environment(job, {})
+
+
+def test_a_secret_of_the_env_file_is_in_nothing_that_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "triage.toml").write_text('env_file = ".env"\n' + JOB)
+    (tmp_path / ".env").write_text("KEY=sk-canary\n")
+    found = opened(tmp_path, "triage.toml")
+    assert b"canary" not in found.job_json + orjson.dumps(found.kept)
