@@ -95,7 +95,9 @@ def open_items(known: KnownJob) -> Listing:
     return listing
 
 
-def choose_items(opened: Opened, refs: Sequence[str], indexes: Sequence[int] = ()) -> list[Item]:
+def choose_items(
+    opened: Opened, refs: Sequence[str], indexes: Sequence[int] = (), *, spool: Path | None = None
+) -> list[Item]:
     """The items of the source that are meant, in the order they were asked for."""
     from agentrun.errors import UsageError
     from agentrun.views import read_source
@@ -108,7 +110,7 @@ def choose_items(opened: Opened, refs: Sequence[str], indexes: Sequence[int] = (
     by_key: dict[str, Item] = {}
     by_index: dict[int, Item] = {}
     best = {keys[0] for _, keys in asked}
-    for index, key, make in read_source(opened.folder, opened.job):
+    for index, key, make in read_source(opened.folder, opened.job, spool=spool):
         if key in wanted_keys or index in wanted_indexes:
             by_index[index] = by_key[key] = make()
             if best <= by_key.keys() and wanted_indexes <= by_index.keys():
@@ -117,7 +119,7 @@ def choose_items(opened: Opened, refs: Sequence[str], indexes: Sequence[int] = (
     for ref, keys in asked:
         item = next((by_key[key] for key in keys if key in by_key), None)
         if item is None:
-            names = (key for _, key, _ in read_source(opened.folder, opened.job))
+            names = (key for _, key, _ in read_source(opened.folder, opened.job, spool=spool))
             raise UsageError(_unknown(opened.folder, ref, names))
         chosen.append(item)
     for index in indexes:
@@ -196,7 +198,7 @@ def near_misses(ref: str, keys: Iterable[str]) -> list[str]:
     compared = list(islice(keys, _KEYS_COMPARED))
     word = ref.strip().casefold()
     inside = [key for key in compared if word and word in key.casefold()]
-    # Comparing is slow: of many keys only those that share an end with what was typed.
-    ends = [key for key in compared if len(compared) <= 500 or key[:3] == ref[:3] or key[-6:] == ref[-6:]][:2000]
+    # Comparing is slow: of many keys only those that end as what was typed does.
+    ends = [key for key in compared if len(compared) <= 500 or key[-6:] == ref[-6:]][:1000]
     close = get_close_matches(ref, ends, n=_NEAR)
     return list(dict.fromkeys([*sorted(inside, key=len)[:_NEAR], *close]))[:_NEAR]

@@ -54,7 +54,7 @@ def shown_path(path: Path | str) -> str:
     if not path.is_absolute():
         return clean(path)
     relative = os.path.relpath(path, HERE)
-    return clean(path if relative.startswith(os.path.join("..", "..", "..")) else relative)  # noqa: PTH118
+    return clean(path if relative.startswith(os.path.join("..", "..", "..")) else relative)
 
 
 def prepare_streams() -> None:

@@ -60,6 +60,7 @@ def _put_json(listing: Listing) -> None:
     import orjson
 
     from agentrun.causes import cause_shape
+    from agentrun_cli.results import put_bytes
 
     for item in listing.items({"failed"}):
         values = {
@@ -72,4 +73,4 @@ def _put_json(listing: Listing) -> None:
             "agent": item.agent,
             "error": item.record.get("error") if item.record else None,
         }
-        sys.stdout.buffer.write(orjson.dumps(values) + b"\n")
+        put_bytes(orjson.dumps(values) + b"\n")

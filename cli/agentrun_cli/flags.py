@@ -139,15 +139,15 @@ def _from_base(given: str, here: Path, base: Path) -> str:
     """A path or pattern typed here, as the job in `base` has to write it. Placeholders stay placeholders."""
     from agentrun.placeholders import escape
 
-    if given == "-" or os.path.isabs(given) or here == base:  # noqa: PTH117
+    if given == "-" or os.path.isabs(given) or here == base:
         return given
-    whole, start = os.path.normpath(os.path.join(escape(str(here)), given)), escape(str(base))  # noqa: PTH118
+    whole, start = os.path.normpath(os.path.join(escape(str(here)), given)), escape(str(base))
     return os.path.relpath(whole, start) if whole.startswith(start.rstrip("/") + "/") else whole
 
 
 def _program(program: str, here: Path, base: Path) -> str:
     """A program beside the user, seen from the job's folder; any other is left as it is."""
-    if here == base or "/" not in program or os.path.isabs(program) or not (here / program).is_file():  # noqa: PTH117
+    if here == base or "/" not in program or os.path.isabs(program) or not (here / program).is_file():
         return program
     path = os.path.normpath(here / program)
     inside = os.path.relpath(path, base)
@@ -197,7 +197,7 @@ def _check_rest(given: Mapping[str, Any], command: Sequence[str] | None) -> None
         return
     if items:
         folder, suffix = os.path.split(items[0])[0], Path(items[0]).suffix
-        pattern = os.path.join(folder, f"*{suffix}")  # noqa: PTH118
+        pattern = os.path.join(folder, f"*{suffix}")
         raise UsageError(
             f"--items got {items[0]}, and {len(stray)} more after it: the shell has expanded the pattern; "
             f"quote it, such as --items {shlex.quote(pattern)}"

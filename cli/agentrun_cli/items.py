@@ -118,18 +118,21 @@ def _sorted(rows: Iterable[Row], by: str, *, reverse: bool, limit: int | None) -
 def _put_json(rows: Iterable[Row]) -> int:
     import orjson
 
+    from agentrun_cli.results import put_bytes
+
     count = 0
     for row in rows:
         values = asdict(row)
         if not row.ended_at:
             values["ended_at"] = None
-        sys.stdout.buffer.write(orjson.dumps(values, default=str) + b"\n")
+        put_bytes(orjson.dumps(values, default=str) + b"\n")
         count += 1
     return count
 
 
 def _put_lines(rows: Iterable[Row], *, index_width: int, spans: bool) -> int:
-    from agentrun_cli.console import coloured, fitting, is_terminal
+    from agentrun_cli.console import coloured, fitting, is_terminal, put
+    from agentrun_cli.results import put_bytes
 
     at_terminal = is_terminal(sys.stdout)
     width = _terminal_width() if at_terminal else None
@@ -138,11 +141,11 @@ def _put_lines(rows: Iterable[Row], *, index_width: int, spans: bool) -> int:
     for before, line, row in _lines(rows, index_width, spans=spans):
         if at_terminal and not count:
             head = f"{'index':>{index_width}}  {'state':<7}  {'tries':>5}  {'took':>6}  {'age':>6}  "
-            sys.stdout.write(coloured(head + ("agent     " if spans else "") + "key", "dim", sys.stdout) + "\n")
+            put(coloured(head + ("agent         " if spans else "") + "key", "dim", sys.stdout))
         line = line if width is None or len(line) <= width else line[: width - 1] + "…"
         end = before + len(row.state)
         line = line[:before] + coloured(line[before:end], _COLOURS.get(row.state), sys.stdout) + line[end:]
-        sys.stdout.write(fitting(line, sys.stdout) + "\n")
+        put_bytes(f"{fitting(line, sys.stdout)}\n".encode(sys.stdout.encoding, "backslashreplace"))
         count += 1
     return count
 
@@ -158,8 +161,9 @@ def _lines(rows: Iterable[Row], index_width: int, *, spans: bool) -> Iterator[tu
         age = format_duration(max(0.0, now - row.ended_at)) if row.ended_at else "-"
         line = f"{row.index:>{index_width}}  {row.state:<7}  {row.attempts or '-':>5}  {took:>6}  {age:>6}  "
         if spans:
-            line += f"{clean(row.agent, limit=8) or '-':<8}  "
-        line += clean(row.key, limit=1100)
+            line += f"{clean(row.agent, limit=12) or '-':<12}  "
+        # The common case first: cleaning takes longer than all the rest of a line.
+        line += row.key if row.key.isascii() and row.key.isprintable() else clean(row.key, limit=1100)
         if row.cause:
             line += f"  {clean(row.cause)}"
         elif row.changed:

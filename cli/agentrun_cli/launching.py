@@ -6,8 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from agentrun_cli import console
@@ -15,15 +14,9 @@ from agentrun_cli.flags import Asked, how_to_name
 
 if TYPE_CHECKING:
     from agentrun.agents import Agent
-    from agentrun.events import Planned
-    from agentrun.item import Item
     from agentrun.launch import Launch
     from agentrun.opening import OpenJob
     from agentrun.recovery import Options
-    from agentrun.sources import Source
-    from agentrun.store.folder import FolderStore
-
-READ_AGAIN = 20
 
 
 @dataclass(frozen=True)
@@ -178,12 +171,14 @@ def _stdin(opened: OpenJob) -> BinaryIO | None:
 
 def show_plan(ready: Ready, options: Options, *, as_json: bool) -> None:
     """The plan as data. Takes no lock, and changes nothing on disk."""
+    from agentrun.planning import plan_launch
     from agentrun_cli.plan_view import first_argv, plan_json, plan_lines
 
-    planned, item, refusal = make_plan(ready, options)
     job, version = ready.opened.job, ready.agent.fingerprint
+    prospect = plan_launch(job, ready.opened.folder, agent=version, options=options)
+    planned, refusal = prospect.planned, prospect.refusal
     try:
-        argv = first_argv(job, item)
+        argv = first_argv(job, prospect.first)
     except ValueError as error:
         argv, refusal = list(job.command or ()), refusal or f"the first item's command {error}"
     if as_json:
@@ -191,85 +186,3 @@ def show_plan(ready: Ready, options: Options, *, as_json: bool) -> None:
         return
     for line in plan_lines(planned, argv=argv, refusal=refusal, version=version):
         console.put(line)
-
-
-def make_plan(ready: Ready, options: Options) -> tuple[Planned, Item | None, str]:
-    """The plan, its first item, and what the launch would say no to."""
-    from agentrun.errors import CheckpointError
-    from agentrun.store.folder import FolderStore
-
-    folder = ready.opened.folder
-    for _ in range(READ_AGAIN):
-        before = _stamp(folder)
-        try:
-            return _plan(ready, FolderStore(folder), options)
-        except CheckpointError:
-            # A runner at work may have moved the journal between two reads.
-            if _stamp(folder) == before:
-                raise
-    return _plan(ready, FolderStore(folder), options)
-
-
-def _stamp(folder: Path) -> tuple[int, int] | None:
-    try:
-        found = (folder / "state.json").stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns
-
-
-def _plan(ready: Ready, store: FolderStore, options: Options) -> tuple[Planned, Item | None, str]:
-    from agentrun.errors import AgentrunError
-    from agentrun.events import Planned
-    from agentrun.plan import Plan
-    from agentrun.recovery import check_plan, recover
-    from agentrun.results import check_output
-    from agentrun.standing import new_checkpoint
-
-    job = ready.opened.job
-    loaded = store.load(accept_edits=options.accept_edits)
-    found = None if options.fresh or loaded.finished is not None else loaded.checkpoint
-    checkpoint = found or new_checkpoint(job)
-    context, ended, refusal = checkpoint.context, store.summaries(), ""
-    run_id = checkpoint.run_id if found is not None else "{run_id}"
-    output = job.output_path(run_id=run_id, date=context["date"])
-    try:
-        overwrite = options.overwrite or bool(context.get("overwrite")) or context.get("completing") == str(output)
-        check_output(output, ended=ended, overwrite=overwrite)
-    except AgentrunError as error:
-        refusal = error.message
-    plan, item = Plan(), None
-    notes: tuple[str, ...] = ()
-    source = open_items(ready.opened, spool=context.get("spool"), run_id=run_id, date=context["date"])
-    if source is not None:
-        run = recover(
-            store,
-            job,
-            source,
-            checkpoint,
-            resumed=found is not None,
-            agent=ready.agent.fingerprint,
-            options=replace(options, allow_gone=True),
-        )
-        plan, notes = run.plan, tuple(run.notes)
-        try:
-            check_plan(plan, source, accepted=context.get("gone", 0), allow_gone=options.allow_gone)
-        except AgentrunError as error:
-            refusal = refusal or error.message
-        item = next((source.item(raw, 0, plan.first_keys[0]) for raw in source), None)
-    last = ended[0] if ended and found is None else None
-    planned = Planned(job, plan, run_id, context["launches"] + 1, output, found is not None, last, notes)
-    return planned, item, refusal
-
-
-def open_items(opened: OpenJob, *, spool: str | None, run_id: str = "", date: str = "") -> Source | None:
-    """The job's items; None where they come from outside and none were kept yet."""
-    from agentrun.sources import open_source
-    from agentrun.views import read_summaries
-
-    job, folder = opened.job, opened.folder
-    if spool is None and (job.items.kind == "python" or job.items.pattern == "-"):
-        return None
-    outputs = [Path(output["path"]) for one in read_summaries(folder) if isinstance(output := one.get("output"), dict)]
-    own = [job.output_path(run_id=run_id, date=date), job.partial_path(run_id=run_id, date=date)]
-    return open_source(job.items, job.base, exclude=[folder, *own, *outputs], spool=folder / spool if spool else None)

@@ -186,11 +186,12 @@ def _seek_last(file: BinaryIO, lines: int) -> None:
 def _put_bytes(file: BinaryIO) -> int:
     """As they are; to a terminal without control codes."""
     from agentrun_cli.console import clean_text
+    from agentrun_cli.results import put_bytes
 
     printed = 0
     for line in file:
         printed += len(line)
         if sys.stdout.isatty():
             line = clean_text(line[:_PIECE_BYTES].decode("utf-8", "replace")).encode()
-        sys.stdout.buffer.write(line)
+        put_bytes(line)
     return printed

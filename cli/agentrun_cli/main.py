@@ -104,7 +104,7 @@ def _main(arguments: list[str]) -> int:
         at = arguments.index("--")
         arguments, command = arguments[:at], arguments[at + 1 :]
     try:
-        if not os.path.isdir("."):  # noqa: PTH112
+        if not os.path.isdir("."):
             console.say("the folder you are in is gone; go to one that is there")
             return 2
         return int(app(arguments, prog_name="agentrun", obj=command, standalone_mode=False) or 0)

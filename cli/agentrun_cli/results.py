@@ -36,6 +36,16 @@ def results(
         say(f"{known.folder.name}: there are no results yet")
 
 
+def put_bytes(data: bytes) -> None:
+    """Data, as it is; and not flushed at each line, since there may be a million."""
+    from agentrun_cli.console import ReaderGone
+
+    try:
+        sys.stdout.buffer.write(data)
+    except BrokenPipeError:
+        raise ReaderGone from None
+
+
 def _put_output(folder: Path) -> bool:
     """Of a finished run: its own output, byte for byte, if that is still what it wrote."""
     import hashlib
@@ -59,7 +69,7 @@ def _put_output(folder: Path) -> bool:
         # The same open file: what was checked is what is printed.
         file.seek(0)
         while piece := file.read(_PIECE_BYTES):
-            sys.stdout.buffer.write(piece)
+            put_bytes(piece)
     return True
 
 
@@ -74,7 +84,7 @@ def _put_records(listing: Listing, *, full: bool) -> int:
         line = result_line(item.index, item.record)
         if full:
             line = orjson.dumps({**orjson.loads(line), **_facts(item, item.record)}) + b"\n"
-        sys.stdout.buffer.write(line)
+        put_bytes(line)
         count += 1
     return count
 

@@ -40,10 +40,24 @@ _HOMES = {
     "arun": "api",
     "run": "api",
 }
-_ERRORS = (
-    "AgentError AgentrunError BusyError CheckpointError DiskError Fail ItemsError JobError LaterError PlanError "
-    "Retry RunError Skip SourceChangedError Stop UsageError"
-).split()
+_ERRORS = [
+    "AgentError",
+    "AgentrunError",
+    "BusyError",
+    "CheckpointError",
+    "DiskError",
+    "Fail",
+    "ItemsError",
+    "JobError",
+    "LaterError",
+    "PlanError",
+    "Retry",
+    "RunError",
+    "Skip",
+    "SourceChangedError",
+    "Stop",
+    "UsageError",
+]
 
 __version__ = "0.1.0"
 __all__ = [

@@ -261,7 +261,7 @@ def _command_parts(argv: tuple[str, ...], job: Job) -> Iterator[bytes]:
     for element in argv:
         yield element.encode("utf-8", "surrogateescape")
         path = Path(os.path.realpath(job.base / element)) if "\0" not in element else base
-        if path.is_relative_to(base) and os.path.isfile(path):  # noqa: PTH113  # a script of -c is no name at all
+        if path.is_relative_to(base) and os.path.isfile(path):  # a script of -c is no name at all
             yield _content(str(path))
 
 

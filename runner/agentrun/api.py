@@ -20,11 +20,19 @@ from agentrun.recovery import Options
 from agentrun.store.port import Store
 from agentrun.views import ItemView, read_items
 
-_RUN_VALUES = (
-    "concurrency timeout retries rate allow_failures stop_after_failures grace crash_limit keep_changed".split()
-)
-_TOP_VALUES = "output version isolation env_file needs_env carry params".split()
-_OPTIONS = "fresh limit failed allow_gone accept_edits overwrite".split()
+_RUN_VALUES = [
+    "concurrency",
+    "timeout",
+    "retries",
+    "rate",
+    "allow_failures",
+    "stop_after_failures",
+    "grace",
+    "crash_limit",
+    "keep_changed",
+]
+_TOP_VALUES = ["output", "version", "isolation", "env_file", "needs_env", "carry", "params"]
+_OPTIONS = ["fresh", "limit", "failed", "allow_gone", "accept_edits", "overwrite"]
 
 
 @dataclass(frozen=True, slots=True)

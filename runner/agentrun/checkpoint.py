@@ -19,10 +19,24 @@ from agentrun.record import RecordError, check_record, seal_record
 VERSION = 1
 _CHECK = b'"check": "'
 _END = b'"\n}\n'
-_FIELDS = (
-    "job run_id seq last_completed total counts done failed waiting running outputs journal context usage "
-    "started_at updated_at"
-).split()
+_FIELDS = [
+    "job",
+    "run_id",
+    "seq",
+    "last_completed",
+    "total",
+    "counts",
+    "done",
+    "failed",
+    "waiting",
+    "running",
+    "outputs",
+    "journal",
+    "context",
+    "usage",
+    "started_at",
+    "updated_at",
+]
 
 
 @dataclass(slots=True)

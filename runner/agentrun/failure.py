@@ -64,10 +64,18 @@ _SIGNALS: dict[str, Judgement] = {
 # Not ValueError, KeyError and IndexError: a model's odd reply raises those, and the next reply may be right.
 _PROGRAMMING = frozenset(
     f"builtins.{name}"
-    for name in (
-        "AssertionError AttributeError ImportError NameError NotImplementedError RecursionError SyntaxError "
-        "SystemExit TypeError ZeroDivisionError"
-    ).split()
+    for name in [
+        "AssertionError",
+        "AttributeError",
+        "ImportError",
+        "NameError",
+        "NotImplementedError",
+        "RecursionError",
+        "SyntaxError",
+        "SystemExit",
+        "TypeError",
+        "ZeroDivisionError",
+    ]
 )
 _TRANSIENT_STATUS = frozenset({408, 425, 429})
 _MODEL_SDKS = (

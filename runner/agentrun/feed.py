@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agentrun.errors import ItemsError, SourceChangedError
 from agentrun.item import Item, key_digest
-from agentrun.ledger import NOT_LISTED, Ledger
+from agentrun.ledger import Ledger
 from agentrun.plan import RepeatedKeys
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def feed(source: Source, ledger: Ledger, is_wanted: Callable[[int], bool]) -> It
                 # Perhaps the second of its key, which is listed as key~2.
                 key, digest = repeats.next_free(key, lambda d: ledger.find(d) < 0 or is_wanted(ledger.find(d)))
                 row = ledger.find(digest)
-            if row < 0 or not is_wanted(row) or ledger.positions[row] == NOT_LISTED:
+            if row < 0 or not is_wanted(row) or not ledger.is_listed(row):
                 continue
         _check_unchanged(source, raw, identity.content, identity.stamp, ledger, row, key)
         yield Work(row, source.item(raw, ledger.positions[row], key))

@@ -68,7 +68,7 @@ def nearest_root(start: Path, state_dir: str | None = None, environ: Mapping[str
 def jobs_in(root: Path) -> list[Path]:
     """The folders in a state root that hold a job, by name."""
     try:
-        names = sorted(os.listdir(root))  # noqa: PTH208
+        names = sorted(os.listdir(root))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:

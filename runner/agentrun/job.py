@@ -264,7 +264,7 @@ def _output(values: Values, texts: Mapping[str, str], *, name: str, base: Path, 
     output = _fill(value, {key: text for key, text in texts.items() if key not in _LATE}, keep=_LATE)
     if "\0" in output:
         raise value.refuse("has a NUL character in it; leave that out")
-    if output.endswith("/") or output == STANDARD_INPUT or os.path.basename(output) in (".", ".."):  # noqa: PTH119
+    if output.endswith("/") or output == STANDARD_INPUT or os.path.basename(output) in (".", ".."):
         raise value.wants('write the path of a file, such as "out/results.jsonl"')
     if items.kind in ("jsonl", "csv", "lines") and _same(base, items.pattern, output):
         raise value.wants("the items are read from that file; write the results to another")

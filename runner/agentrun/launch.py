@@ -13,7 +13,7 @@ from agentrun.attempts import Attempts
 from agentrun.checkpoint import Checkpoint
 from agentrun.clock import now_text
 from agentrun.committer import Committer, Unit
-from agentrun.errors import AgentrunError, CheckpointError, LaterError, PlanError
+from agentrun.errors import AgentrunError, CheckpointError, ItemsError, LaterError, PlanError
 from agentrun.events import Began, Planned, Progress, Warned, Watcher, ignore
 from agentrun.executors.port import Executor
 from agentrun.feed import Work, feed
@@ -22,10 +22,10 @@ from agentrun.job import STANDARD_INPUT, Job
 from agentrun.ledger import FAILED, PENDING
 from agentrun.plan import list_items
 from agentrun.processes import boot_id
-from agentrun.recovery import Options, check_plan, recover
-from agentrun.results import check_output, write_results
+from agentrun.recovery import Options, check_plan, check_run_output, open_items, recover
+from agentrun.results import write_results
 from agentrun.slots import Slots, StopReason
-from agentrun.sources import Source, encode_python_items, open_source
+from agentrun.sources import Source, encode_python_items
 from agentrun.standing import Run, new_checkpoint, summarise
 from agentrun.store.disk import Disk, discard
 from agentrun.store.port import Store
@@ -126,24 +126,13 @@ class Launch:
     def _plan(self, checkpoint: Checkpoint, *, resumed: bool) -> None:
         job, options, context = self._job, self._options, checkpoint.context
         ended = self._store.summaries()
-        run = Run(job, self._agent, checkpoint, resumed, *_nothing())
-        check_output(
-            run.output,
-            ended=ended,
-            overwrite=options.overwrite
-            or bool(context.get("overwrite"))
-            # Renamed into place, and then the launch died before its summary could say so.
-            or context.get("completing") == str(run.output),
-        )
+        check_run_output(job, checkpoint, ended=ended, options=options)
         self._spool = context.get("spool")
         self._spool_items(launch=context["launches"] + 1)
-        outputs = [Path(output["path"]) for one in ended if isinstance(output := one.get("output"), dict)]
-        self._source = open_source(
-            job.items,
-            job.base,
-            exclude=[self._folder, run.output, run.partial_output, *outputs],
-            spool=self._folder / self._spool if self._spool else None,
-        )
+        source = open_items(job, self._folder, checkpoint, ended=ended, spool=self._spool)
+        if source is None:
+            raise ItemsError(f"{job.name}: its items came from outside, and are not kept; give them again")
+        self._source = source
         self._run = recover(
             self._store, job, self._source, checkpoint, resumed=resumed, agent=self._agent, options=options
         )
@@ -151,9 +140,9 @@ class Launch:
             Planned(
                 job=job,
                 plan=self._run.plan,
-                run_id=run.run_id,
+                run_id=checkpoint.run_id,
                 launch=context["launches"] + 1,
-                output=run.output,
+                output=self._run.output,
                 resumed=resumed,
                 last=None if resumed or not ended else ended[0],
                 notes=tuple(self._run.notes),
@@ -417,10 +406,3 @@ class Launch:
         self._store.release()
         if self._scratch is not None:
             self._scratch.cleanup()
-
-
-def _nothing() -> tuple[Any, Any]:
-    from agentrun.ledger import Ledger
-    from agentrun.plan import Plan
-
-    return Ledger(), Plan()

@@ -143,6 +143,10 @@ class Ledger:
         self.set_aside.discard(row)
         self.states[row] = PENDING
 
+    def is_listed(self, row: int) -> bool:
+        """Is it one of the items now?"""
+        return self.positions[row] != NOT_LISTED
+
     # ---- the items in their order
 
     def set_order(self, order: array[int]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from agentrun.item import key_digest
 from agentrun.ledger import DONE, FAILED, NO_REF, PENDING, SKIPPED, WAITING, Ledger
 
 if TYPE_CHECKING:
-    from agentrun.sources.port import Source
+    from agentrun.sources.port import Identity, Raw, Source
 
 EXAMPLES = 3
 LAUNCHES_BEFORE_LEFT = 3
@@ -79,6 +79,40 @@ class RepeatedKeys:
                 return suffixed, digest
 
 
+def identify_items(source: Source, ledger: Ledger) -> Iterator[tuple[int, str, Raw, Identity]]:
+    """Each item's row, key (with the `~2` of a repeat), raw entry and identity; a key that is new gets a row."""
+    repeats = RepeatedKeys()
+    seen = bytearray(len(ledger.states))
+    find, add, unique = ledger.find, ledger.add, source.unique
+
+    def is_unseen(digest: bytes) -> bool:
+        row = find(digest)
+        return row < 0 or not seen[row]
+
+    for count, raw in enumerate(source):
+        identity = source.identify(raw)
+        key = identity.key
+        digest = key_digest(key)
+        row = find(digest)
+        if row >= 0 and seen[row]:
+            if unique:
+                raise _repeated(source, key, count)
+            key, digest = repeats.next_free(key, is_unseen)
+            row = find(digest)
+        if row < 0:
+            row = add(digest)
+            seen.append(0)
+        seen[row] = 1
+        yield row, key, raw, identity
+
+
+def _repeated(source: Source, key: str, index: int) -> ItemsError:
+    first = next((at for at, raw in enumerate(source) if source.identify(raw).key == key), 0)
+    return ItemsError(
+        f"{source.where(index)}: the key {key!r} stands in {source.where(first)} already; keys are unique"
+    )
+
+
 def list_items(
     source: Source,
     ledger: Ledger,
@@ -92,36 +126,8 @@ def list_items(
     """
     plan = Plan(finished=ledger.states.count(DONE) + ledger.states.count(SKIPPED))
     order = array("I")
-    seen = bytearray(len(ledger.states))
-    repeats = RepeatedKeys()
-    find, add, states, stamps, contents = (
-        ledger.find,
-        ledger.add,
-        ledger.states,
-        ledger.stamps,
-        ledger.contents,
-    )
-
-    def is_unseen(digest: bytes) -> bool:
-        row = find(digest)
-        return row < 0 or not seen[row]
-
-    for raw in source:
-        key, content, stamp = source.identify(raw)
-        digest = key_digest(key)
-        row = find(digest)
-        if row >= 0 and seen[row]:
-            if source.unique:
-                first = source.where(order.index(row))
-                raise ItemsError(
-                    f"{source.where(len(order))}: the key {key!r} stands in {first} already; keys are unique"
-                )
-            key, digest = repeats.next_free(key, is_unseen)
-            row = find(digest)
-        if row < 0:
-            row = add(digest)
-            seen.append(0)
-        seen[row] = 1
+    states, stamps, contents = ledger.states, ledger.stamps, ledger.contents
+    for row, key, raw, (_, content, stamp) in identify_items(source, ledger):
         has_record = ledger.refs[row] != NO_REF
         if content is None:
             unchanged = has_record and stamp == stamps[row]
@@ -152,13 +158,13 @@ def list_items(
             plan.first_keys.append(key)
         order.append(row)
 
+    plan.total = len(order)
+    ledger.set_order(order)
     for row, state in enumerate(states):
-        if state in (DONE, SKIPPED) and not seen[row]:
+        if state in (DONE, SKIPPED) and not ledger.is_listed(row):
             plan.gone += 1
             if len(plan.gone_refs) < EXAMPLES:
                 plan.gone_refs.append(ledger.refs[row])
-    plan.total = len(order)
-    ledger.set_order(order)
     return plan
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from agentrun.checkpoint import Checkpoint
 from agentrun.errors import ItemsError, PlanError
 from agentrun.item import key_digest
-from agentrun.job import Job
-from agentrun.ledger import NOT_LISTED, PENDING, Ledger
+from agentrun.job import STANDARD_INPUT, Job
+from agentrun.ledger import PENDING, Ledger
 from agentrun.plan import CarryChain, Plan, go_back, is_tried_again, list_items, too_much_gone
 from agentrun.processes import boot_id
-from agentrun.sources import Source
+from agentrun.results import check_output
+from agentrun.sources import Source, open_source
 from agentrun.standing import Run
 from agentrun.store.port import Store
 
@@ -62,11 +65,32 @@ def recover(
     run = Run(job, agent, checkpoint, resumed, ledger, plan)
     if job.carry:
         _find_carry(store, run, chain, retry_failed=options.failed)
-    run.to_retry = {row for row in ledger.failed_launches if _is_listed(ledger, row) and tries_again(row)}
+    run.to_retry = {row for row in ledger.failed_launches if ledger.is_listed(row) and tries_again(row)}
     if resumed:
         _count_deaths(run)
         _note_versions(run)
     return run
+
+
+def open_items(
+    job: Job, folder: Path, checkpoint: Checkpoint, *, ended: Sequence[Mapping[str, Any]], spool: str | None
+) -> Source | None:
+    """The job's items, never its own results; None where they come from outside and none were kept yet."""
+    if spool is None and (job.items.kind == "python" or job.items.pattern == STANDARD_INPUT):
+        return None
+    when = {"run_id": checkpoint.run_id, "date": checkpoint.context["date"]}
+    earlier = [Path(output["path"]) for one in ended if isinstance(output := one.get("output"), dict)]
+    own = [job.output_path(**when), job.partial_path(**when), *earlier]
+    return open_source(job.items, job.base, exclude=[folder, *own], spool=folder / spool if spool else None)
+
+
+def check_run_output(job: Job, checkpoint: Checkpoint, *, ended: Sequence[Mapping[str, Any]], options: Options) -> None:
+    """Can the results be written, and may they? Told before the first item runs."""
+    context = checkpoint.context
+    output = job.output_path(run_id=checkpoint.run_id, date=context["date"])
+    # Renamed into place by a launch that died before its summary could say so.
+    is_own = context.get("completing") == str(output)
+    check_output(output, ended=ended, overwrite=options.overwrite or bool(context.get("overwrite")) or is_own)
 
 
 def check_same_job(job: Job, found: Checkpoint) -> None:
@@ -106,10 +130,6 @@ def _find_carry(store: Store, run: Run, chain: CarryChain, *, retry_failed: bool
         run.carry, run.last_seq = record.get("carry"), record["seq"]
 
 
-def _is_listed(ledger: Ledger, row: int) -> bool:
-    return ledger.positions[row] != NOT_LISTED
-
-
 def _count_deaths(run: Run) -> None:
     """Each item that was in flight when the last launch died has one death more; not after a reboot."""
     limit, ledger, context = run.job.crash_limit, run.ledger, run.checkpoint.context
@@ -121,7 +141,7 @@ def _count_deaths(run: Run) -> None:
             deaths[item["key"]] = deaths.get(item["key"], 0) + 1
     for key, count in deaths.items():
         row = ledger.find(key_digest(key))
-        if row < 0 or not _is_listed(ledger, row) or not (ledger.states[row] == PENDING or row in run.to_retry):
+        if row < 0 or not ledger.is_listed(row) or not (ledger.states[row] == PENDING or row in run.to_retry):
             continue
         run.deaths[key] = count
         # With a carry every item runs alone, and in its place: its turn has come only when it is the next one.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agentrun.item import Item
     from agentrun.job import Job
     from agentrun.plan import CarryChain
-    from agentrun.sources.port import Identity, Raw, Source
+    from agentrun.sources.port import Source
 
 Status = Literal["running", "interrupted", "waiting", "failed", "finished", "damaged", "new"]
 READ_AGAIN = 20
@@ -308,50 +308,32 @@ def _try_source(listing: Listing, folder: Path, job: Job, ended: list[dict[str, 
         listing.note = "items moved or went while that run was under way; each is shown where it was when it ended"
 
 
-def read_source(folder: Path, job: Job) -> Iterator[tuple[int, str, Callable[[], Item]]]:
-    """The items of the job's source now: index, key, and a way to the item itself."""
-    source = _source(folder, job, read_checkpoint(folder), read_summaries(folder))
-    for index, (_, key, raw, _) in enumerate(_identify(source, Ledger())):
+def read_source(folder: Path, job: Job, *, spool: Path | None = None) -> Iterator[tuple[int, str, Callable[[], Item]]]:
+    """The items of the job's source now: index, key, and a way to the item itself.
+
+    `spool` holds standard input, where it was read for this; otherwise it is what the run has kept.
+    """
+    from agentrun.plan import identify_items
+    from agentrun.sources import open_source
+
+    if spool is not None:
+        source = open_source(job.items, job.base, spool=spool)
+    else:
+        source = _source(folder, job, read_checkpoint(folder), read_summaries(folder))
+    for index, (_, key, raw, _) in enumerate(identify_items(source, Ledger())):
         yield index, key, partial(source.item, raw, index, key)
 
 
-def _identify(source: Source, ledger: Ledger) -> Iterator[tuple[int, str, Raw, Identity]]:
-    """Each item's row, and its key with the `~2` of a repeat; a row is added for what has none."""
-    from agentrun.plan import RepeatedKeys
-
-    repeats = RepeatedKeys()
-    seen = bytearray(len(ledger.states))
-
-    def is_unseen(digest: bytes) -> bool:
-        row = ledger.find(digest)
-        return row < 0 or not seen[row]
-
-    for raw in source:
-        identity = source.identify(raw)
-        key = identity.key
-        digest = key_digest(key)
-        row = ledger.find(digest)
-        if row >= 0 and seen[row]:
-            key, digest = repeats.next_free(key, is_unseen)
-            row = ledger.find(digest)
-        if row < 0:
-            row = ledger.add(digest)
-            seen.append(0)
-        seen[row] = 1
-        yield row, key, raw, identity
-
-
 def _source(folder: Path, job: Job, checkpoint: Checkpoint | None, ended: list[dict[str, Any]]) -> Source:
-    from agentrun.sources import open_source
+    from agentrun.errors import ItemsError
+    from agentrun.recovery import open_items
+    from agentrun.standing import new_checkpoint
 
-    exclude = [folder, *(Path(output["path"]) for one in ended if isinstance(output := one.get("output"), dict))]
-    spool = None
-    if checkpoint is not None:
-        context = checkpoint.context
-        spool = folder / context["spool"] if context.get("spool") else None
-        at = {"run_id": checkpoint.run_id, "date": context.get("date", "")}
-        exclude += [job.output_path(**at), job.partial_path(**at)]
-    return open_source(job.items, job.base, exclude=exclude, spool=spool)
+    spool = checkpoint.context.get("spool") if checkpoint else None
+    source = open_items(job, folder, checkpoint or new_checkpoint(job), ended=ended, spool=spool)
+    if source is None:
+        raise ItemsError(f"{job.name}: its items come from outside, and are not kept; give them with --items")
+    return source
 
 
 class Listing:
@@ -476,9 +458,11 @@ class Listing:
         only_recorded: bool = False,
     ) -> None:
         """The items are those of the source, in its order; as a launch would see them."""
+        from agentrun.plan import identify_items
+
         ledger, order = self._ledger, array("I")
         self._has_all_keys = chain is not None
-        for row, key, raw, (_, content, stamp) in _identify(source, ledger):
+        for row, key, raw, (_, content, stamp) in identify_items(source, ledger):
             if only_recorded and ledger.refs[row] == NO_REF:
                 continue
             if ledger.states[row] != PENDING and not keep_changed and (content or stamp != ledger.stamps[row]):

@@ -24,7 +24,7 @@ def test_a_few_items_are_run_without_state_and_their_outputs_are_data(agentrun: 
 
 def test_items_are_named_by_key_path_or_index(agentrun: Run, job: Path) -> None:
     ended = agentrun("try", "work", "items/b.txt", "work/items/c.txt", "--index", "0")
-    assert [json.loads(line)["key"] for line in ended.stdout.splitlines()] == [f"items/{name}.txt" for name in "abc"]
+    assert [json.loads(line)["key"] for line in ended.stdout.splitlines()] == [f"items/{name}.txt" for name in "bca"]
     nobody = agentrun("try", "work", "items/z.txt")
     assert nobody.returncode == 2 and nobody.stderr.startswith("items/z.txt: no item has that key")
     assert agentrun("try", "work", "--index", "9").returncode == 2

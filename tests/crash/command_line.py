@@ -155,8 +155,11 @@ class Place:
         return found
 
     def begun(self) -> int:
-        """How many attempts there were, counted without reading them."""
-        return sum(map(len, self.calls().values()))
+        """How many attempts there were."""
+        try:
+            return (self.base / "calls.log").read_bytes().count(b"\n")
+        except FileNotFoundError:
+            return 0
 
     def done(self) -> set[int]:
         """The items that are finished on disk now: those a launch of this moment would take as such."""
@@ -244,7 +247,7 @@ def wait_or_exit(process: subprocess.Popen[bytes], condition: Callable[[], Any])
         if process.poll() is not None:
             return False
         assert time.monotonic() < deadline, "neither the condition nor the end of the process came"
-        time.sleep(0.001)
+        time.sleep(0.002)
     return True
 
 

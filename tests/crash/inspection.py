@@ -148,14 +148,14 @@ def record_history(workload: Workload) -> list[Operation]:
     return disk.log
 
 
-def moments(history: list[Operation], start: Model | None = None) -> Iterator[Model]:
-    """The disk after each operation that a crash could show. The model is the same object each time: copy it to keep
-    it."""
+def moments(history: list[Operation], start: Model | None = None, *, only_new: bool = True) -> Iterator[Model]:
+    """The disk before, and after each operation; `only_new`, after those that a crash could show. The model is the
+    same object each time: copy it to keep it."""
     model = start.copy() if start is not None else Model.of(BEFORE)
     yield model
     for operation in history:
         model.apply(operation)
-        if model.may_leave_more(operation):
+        if not only_new or model.may_leave_more(operation):
             yield model
 
 

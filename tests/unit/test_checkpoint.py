@@ -87,7 +87,8 @@ def test_whatever_the_file_holds_the_answer_is_a_checkpoint_or_a_clear_error(
     accept_edits: bool, data: st.DataObject
 ) -> None:
     state = orjson.loads(encode_checkpoint(filled()))
-    json_values = st.none() | st.booleans() | st.integers(-3, 2**63) | st.text(max_size=5) | st.just([]) | st.just({})
+    json_values: st.SearchStrategy[Any] = st.sampled_from([None, True, [], {}, 0.5]) | st.integers(-3, 2**63)
+    json_values |= st.text(max_size=5)
     places: list[tuple[Any, Any]] = [(state, name) for name in state]
     places += [(state["context"], name) for name in state["context"]]
     places += [(state["outputs"][0], name) for name in state["outputs"][0]]

@@ -73,7 +73,9 @@ def test_what_is_new_since_is_left_for_the_next_listing(write: Callable[..., Sou
     assert found == [(0, "a")]
 
 
-def test_one_that_moved_since_keeps_the_position_of_the_listing_or_is_left_for_the_next(write: Callable[..., Source]) -> None:
+def test_one_that_moved_since_keeps_the_position_of_the_listing_or_is_left_for_the_next(
+    write: Callable[..., Source],
+) -> None:
     ledger = listed(write("a", "b", "c"))
     seen: set[int] = set()
     found = []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
+import shutil
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,11 +33,13 @@ from agentrun.failure import Failure
 from agentrun.job import ItemsSpec, Job
 from agentrun.launch import Launch
 from agentrun.recovery import Options
+from agentrun.store.disk import Disk
 from agentrun.store.folder import FolderStore
 from agentrun.store.memory import MemoryStore
 from agentrun.store.port import Entry, Store
 from agentrun.values import parse_allowance
 
+DATA = Path(__file__).parents[1] / "data"
 Script = Callable[[Attempt, Channel], Awaitable[Outcome]]
 Hook = Callable[[Checkpoint, Sequence[Entry]], None]
 
@@ -136,6 +140,7 @@ class World:
         self.launch: Launch | None = None
         self.hook: Callable[[Hooked], None] = lambda store: None
         self.ran: list[str] = []
+        self.disk: Disk | None = None
 
     def items(self, *keys: str, **changed: int) -> None:
         """Item k has the value of its name, or what is given for it."""
@@ -143,7 +148,7 @@ class World:
         (self.base / "items.jsonl").write_bytes(b"".join(lines))
 
     def store(self) -> HookedFolder | HookedMemory:
-        store = self.memory or HookedFolder(self.folder, redo_limit_bytes=self.redo_limit_bytes)
+        store = self.memory or HookedFolder(self.folder, disk=self.disk, redo_limit_bytes=self.redo_limit_bytes)
         store.before = store.after = None
         self.hook(store)
         return store
@@ -168,6 +173,7 @@ class World:
             agent=agent,
             options=Options(wait_seconds=0, **options),
             watcher=self.events.append,
+            disk=self.disk,
             sleep=no_sleep,
             compact_over_bytes=compact_over_bytes,
         )
@@ -300,7 +306,8 @@ def test_a_finished_run_leaves_no_state_and_the_next_begins_at_the_first_item(wo
     second = world.go()
     assert world.ran == ["a", "b"]
     assert second["run_id"] > first["run_id"]
-    assert world.planned().last is not None and world.planned().last["run_id"] == first["run_id"]
+    last = world.planned().last
+    assert last is not None and last["run_id"] == first["run_id"]
 
 
 def test_a_slot_takes_the_next_item_only_when_its_checkpoint_is_on_disk(world: World) -> None:
@@ -428,11 +435,63 @@ def test_an_error_of_the_store_ends_the_launch_and_nothing_more_is_acknowledged(
     assert (world.base / "out.jsonl").read_bytes() == world.expected()
 
 
+class FailingDisk(Disk):
+    """One call fails, the n-th fsync or rename; every later one works, and would say that all is well."""
+
+    def __init__(self, operation: str, at: int) -> None:
+        self.operation = operation
+        self.left = at
+        self.calls_after = 0
+
+    def _step(self, operation: str) -> None:
+        if self.left < 0:
+            self.calls_after += 1
+        if operation == self.operation:
+            self.left -= 1
+            if self.left == -1:
+                raise OSError(errno.EIO, "I/O error")
+
+    def fsync(self, fd: int) -> None:
+        self._step("fsync")
+        super().fsync(fd)
+
+    def replace(self, source: str, target: str) -> None:
+        self._step("replace")
+        super().replace(source, target)
+
+
+@pytest.mark.parametrize("operation", ["fsync", "replace"])
+def test_an_ambiguous_commit_ends_the_launch_with_74_and_the_next_one_is_right(
+    in_folder: World, operation: str
+) -> None:
+    in_folder.items(*names(5))
+    in_folder.job = replace(in_folder.job, concurrency=2)
+    expected = in_folder.expected()
+    for at in range(100):
+        (in_folder.base / "out.jsonl").unlink(missing_ok=True)
+        disk = FailingDisk(operation, at)
+        in_folder.disk = disk
+        try:
+            in_folder.go(overwrite=True)
+        except DiskError as error:
+            assert error.exit_code == 74
+            assert disk.calls_after == 0
+        else:
+            assert disk.left >= 0
+            break
+        in_folder.disk = None
+        counted = len(in_folder.ran)
+        # Where only the last fsync failed, all that it was to make durable is there: the next run is another one.
+        is_over = not (in_folder.folder / "state.json").exists() and bool(in_folder.ran)
+        assert in_folder.go(overwrite=True)["exit_code"] == 0
+        assert counted + len(in_folder.ran) <= (10 if is_over else 5 + 2)
+        assert (in_folder.base / "out.jsonl").read_bytes() == expected
+    assert at > 5
+
+
 @pytest.mark.parametrize("landed", [False, True])
 @pytest.mark.parametrize("concurrency", [1, 3])
-def test_dying_at_any_commit_and_going_on_gives_the_same_results(
-    world: World, concurrency: int, landed: bool
-) -> None:
+def test_dying_at_any_commit_and_going_on_gives_the_same_results(world: World, concurrency: int, landed: bool) -> None:
     """The whole of it: at each commit of a run, the first of a launch and the last ones included."""
     world.items(*names(7))
     world.job = replace(world.job, concurrency=concurrency, crash_limit=0)
@@ -1450,6 +1509,20 @@ def test_state_json_stays_small_and_says_where_the_run_is(in_folder: World) -> N
     assert found.counts == {"pending": 10, "done": 55, "failed": 55, "skipped": 0, "waiting": 0}
     assert found.done == [[n, n] for n in range(1, 110, 2)]
     assert most < 4096
+
+
+def test_an_unfinished_run_of_version_1_goes_on(in_folder: World) -> None:
+    """Of the folder that is checked in: five of eight documents are settled, one of them failed."""
+    shutil.copytree(DATA / "state-v1", in_folder.folder)
+    in_folder.folder.parent.chmod(0o700)
+    in_folder.folder.chmod(0o700)
+    (in_folder.base / "docs").mkdir()
+    for number in range(8):
+        (in_folder.base / "docs" / f"{number}.txt").write_text(f"document {number} é\u2028")
+    in_folder.job = replace(in_folder.job, agent="agent.py:read", items=ItemsSpec(kind="files", pattern="docs/*.txt"))
+    assert in_folder.go()["exit_code"] == 0
+    assert in_folder.ran == [f"docs/{number}.txt" for number in (5, 6, 7, 1)]
+    assert in_folder.keys() == [f"docs/{number}.txt" for number in (0, 1, 3, 4, 5, 6, 7)]
 
 
 def test_logs_are_kept_of_items_that_are_not_done(in_folder: World) -> None:

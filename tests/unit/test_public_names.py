@@ -47,7 +47,9 @@ def test_run_is_a_function_whatever_was_loaded_before(first: str) -> None:
     """No module of the library may have the name of a public function."""
     for code in (f"from agentrun import {first}, run", f"import agentrun; agentrun.{first}; run = agentrun.run"):
         subprocess.run([sys.executable, "-c", f"{code}\nassert callable(run), run"], check=True)
-    subprocess.run([sys.executable, "-c", "import agentrun.launch, agentrun; assert callable(agentrun.run)"], check=True)
+    subprocess.run(
+        [sys.executable, "-c", "import agentrun.launch, agentrun; assert callable(agentrun.run)"], check=True
+    )
 
 
 def test_another_is_not() -> None:

@@ -145,7 +145,7 @@ class CommandExecutor:
             await channel({"type": "log", "text": note})
             text = output.decode(errors="replace")
         if self._job.parse == "json":
-            return _parse(text)
+            return parse_json(text)
         return Outcome("done", encode(text.removesuffix("\r\n" if text.endswith("\r\n") else "\n")))
 
 
@@ -235,7 +235,8 @@ class _Output:
         return bool(chunk)
 
 
-def _parse(text: str) -> Outcome:
+def parse_json(text: str) -> Outcome:
+    """A program's output as JSON, or why it is none."""
     data = text.encode()
     try:
         value = orjson.loads(data)

@@ -20,7 +20,7 @@ from agentrun.jsontext import NotJson
 MESSAGE_LIMIT = 4 * 1024
 TRACEBACK_LIMIT = 16 * 1024
 
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # noqa: PTH100, PTH120
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _T = TypeVar("_T")
 
 

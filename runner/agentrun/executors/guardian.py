@@ -31,7 +31,7 @@ LAUNCH_VARIABLE = "AGENTRUN_LAUNCH"
 ATTEMPT_VARIABLE = "AGENTRUN_ATTEMPT_ID"
 CLOSE_SECONDS = 30.0
 
-_HAS_PROC = os.path.exists("/proc/self/environ")  # noqa: PTH110
+_HAS_PROC = os.path.exists("/proc/self/environ")
 
 
 class Process:
@@ -56,7 +56,7 @@ def read_process(pid: int) -> Process | None:
 def list_processes() -> dict[int, Process]:
     if not _HAS_PROC:
         return _list_with_ps()
-    found = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
+    found = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
     return {process.pid: process for process in found if process is not None}
 
 
@@ -227,7 +227,7 @@ class Guardian:
 
         self._close_pipe()
         read_end, self._pipe = os.pipe()
-        script = os.path.abspath(__file__)  # noqa: PTH100
+        script = os.path.abspath(__file__)
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", script, str(read_end), str(os.getpid()), self._marker],

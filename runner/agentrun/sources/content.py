@@ -12,7 +12,7 @@ from agentrun.sources.port import CONTENT_BYTES
 def file_stamp(path: str, name: str) -> int:
     """64 bits that differ when size or time of change do."""
     try:
-        status = os.stat(path)  # noqa: PTH116
+        status = os.stat(path)
     except FileNotFoundError:
         raise gone(name) from None
     except OSError as error:

@@ -44,15 +44,15 @@ class FilesSource:
             self._parts.append("*")
         self._matchers: list[_Match | None] = [None if part == "**" else _matcher(part) for part in self._parts]
         self._exclude = {os.path.realpath(path) for path in exclude}
-        self._exclude_names = {os.path.basename(path) for path in self._exclude}  # noqa: PTH119
+        self._exclude_names = {os.path.basename(path) for path in self._exclude}
 
     def __iter__(self) -> Iterator[str]:
         if self._parts:
             yield from self._walk("", self._closure({0}), top=True)
             return
-        if os.path.isdir(self._root):  # noqa: PTH112
+        if os.path.isdir(self._root):
             raise ItemsError(f"{self._pattern}: is a folder; write {self._pattern.rstrip('/')}/* for the files in it")
-        if not os.path.isfile(self._root):  # noqa: PTH113
+        if not os.path.isfile(self._root):
             raise ItemsError(f"{self._pattern}: there is no such file ({self._root})")
         yield ""
 
@@ -107,7 +107,7 @@ class FilesSource:
             }
             if not folder.startswith("."):
                 deep = {state for state in states if self._matchers[state] is None}
-                if deep and not os.path.islink(self._path(below + folder)):  # noqa: PTH114
+                if deep and not os.path.islink(self._path(below + folder)):
                     following |= deep
             yield from self._walk(below + name, self._closure(following)) if following else ()
 
@@ -135,7 +135,7 @@ class FilesSource:
                     elif is_file:
                         if entry.is_file():
                             names.append(name)
-                        elif is_link and not os.path.exists(entry.path):  # noqa: PTH110
+                        elif is_link and not os.path.exists(entry.path):
                             raise ItemsError(f"{shown_path(self._key(below + name))}: is a link that leads nowhere")
         except (FileNotFoundError, NotADirectoryError):
             if top:

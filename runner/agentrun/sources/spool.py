@@ -42,7 +42,7 @@ def _encode(position: int, item: Any) -> bytes:
         entry = {"text": item}
     elif isinstance(item, os.PathLike):
         path = os.fspath(item)
-        entry = {"path": os.path.abspath(path) if isinstance(path, str) else path}  # noqa: PTH100
+        entry = {"path": os.path.abspath(path) if isinstance(path, str) else path}
     else:
         entry = {"data": item}
     ((kind, value),) = entry.items()
@@ -101,8 +101,8 @@ class SpoolSource:
 
     def _stamp(self, raw: Line, path: str) -> int:
         place = _place(raw[0] - 1)
-        if not os.path.isfile(path):  # noqa: PTH113
-            what = "is a folder" if os.path.isdir(path) else "there is no such file"  # noqa: PTH112
+        if not os.path.isfile(path):
+            what = "is a folder" if os.path.isdir(path) else "there is no such file"
             raise ItemsError(f"{place}: {what}: {path}", position=raw[0] - 1)
         return file_stamp(path, place)
 
