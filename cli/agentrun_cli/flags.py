@@ -99,6 +99,8 @@ def asked_job(given: Mapping[str, Any], command: Sequence[str] | None = None) ->
 
     ref, state_dir = given.get("job"), given.get("state_dir")
     _check_rest(given, command)
+    if ref is None and not command and not given.get("name") and (HERE / "job.toml").is_file():
+        ref = "job.toml"
     if ref is None and not command and not given.get("name"):
         from agentrun.errors import UsageError
 

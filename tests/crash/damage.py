@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+import orjson
+
 from agentrun.errors import CheckpointError
 from crash.inspection import Stage, go_on, look, moments
 from crash.model import Operation, State, Told
@@ -98,3 +100,16 @@ def put_back(stage: Stage, now: State, path: str, older: State) -> bool:
     assert summary["exit_code"] == 0
     assert workload.output.read_bytes() == workload.results, f"wrong results with an older {path}"
     return False
+
+
+def shows_its_age(older: State, now: State) -> bool:
+    """Does the journal go on beyond the commit that follows the older state.json?"""
+    text = older.get(STATE)
+    if text is None or STATE not in now:
+        return False
+    state = orjson.loads(text)
+    journal = now.get(f"state/job/{state['journal']['name']}")
+    if journal is None:
+        return bool(state["journal"]["length"])
+    lines = journal[state["journal"]["length"] :].split(b"\n")[:-1]
+    return any(orjson.loads(line)["seq"] > state["seq"] + 1 for line in lines)

@@ -96,13 +96,14 @@ def look(workload: Workload) -> Found:
 
 
 def check_promised(workload: Workload, found: Found, *, told: frozenset[str], completed: bool) -> None:
-    """Nothing that was told is lost; a run that is complete has its results."""
+    """Nothing that was told is lost; a run that is complete has its results; there are never half of them."""
     if completed:
         assert found.is_finished, "a run that was told to be complete is not"
     if found.is_finished:
         assert workload.output.read_bytes() == workload.results, "a finished run without its results"
     else:
         assert told <= found.done, f"lost: {sorted(told - found.done)}"
+        assert not workload.output.exists() or workload.output.read_bytes() == workload.results, "half of the results"
 
 
 def go_on(workload: Workload, agent: FakeAgent, *, disk: Disk | None = None, tell: Teller = nobody) -> dict[str, Any]:

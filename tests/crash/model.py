@@ -16,7 +16,9 @@ from itertools import combinations, product
 
 SUBSETS_UP_TO = 8
 """With more pending folder operations than this: all prefixes, and all that lack or have at most two."""
-
+WRITES_UP_TO = 3
+"""With more writes to one file since its fsync than this: each with every fate, the others whole, or absent behind
+it."""
 FATES = ("absent", "line", "torn", "torn, then zeros", "zeros, then the rest", "zeros", "whole")
 """What becomes of a write that was not fsynced."""
 
@@ -255,12 +257,22 @@ def _whole(file: _File) -> bytes:
 def _variants(certain: bytes, since: tuple[Write | Truncate, ...], fates_of_one: tuple[str, ...]) -> tuple[bytes, ...]:
     """What a file may hold, each write since its fsync having a fate of its own."""
     found = {}
-    for fates in product(fates_of_one, repeat=len(since)):
+    for fates in _fates(fates_of_one, len(since)):
         content = bytearray(certain)
         for one, fate in zip(since, fates, strict=True):
             _apply(content, one, fate)
         found[bytes(content)] = None
     return tuple(found)
+
+
+def _fates(fates_of_one: tuple[str, ...], count: int) -> Iterator[tuple[str, ...]]:
+    if count <= WRITES_UP_TO:
+        yield from product(fates_of_one, repeat=count)
+        return
+    for at in range(count):
+        for fate in fates_of_one:
+            yield ("whole",) * at + (fate,) + ("whole",) * (count - at - 1)
+            yield ("whole",) * at + (fate,) + ("absent",) * (count - at - 1)
 
 
 def _apply(content: bytearray, one: Write | Truncate, fate: str) -> None:

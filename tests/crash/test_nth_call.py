@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import errno
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -24,7 +24,9 @@ def workload() -> Iterator[Workload]:
 
 
 @pytest.mark.parametrize(
-    ("call", "number"), CALLS_AND_ERRORS, ids=lambda value: value if isinstance(value, str) else os.strerror(value)
+    ("call", "number"),
+    CALLS_AND_ERRORS,
+    ids=lambda value: value if isinstance(value, str) else errno.errorcode[value],
 )
 def test_after_a_failed_call_nothing_is_acknowledged_and_the_next_launch_is_right(
     workload: Workload, call: Call, number: int, record_property: Callable[[str, object], None]

@@ -197,6 +197,16 @@ def test_of_a_finished_run_items_that_had_moved_are_shown_in_their_last_order(ma
     assert made.states(made.job) == [(0, "d", "done"), (1, "a", "done"), (2, "b", "done")]
 
 
+def test_of_a_finished_run_whose_order_is_lost_nothing_is_left_out_and_that_is_said(made: Made) -> None:
+    made.commit(*({"key": key, "index": index} for index, key in enumerate("abc")))
+    made.commit({"key": "d", "index": 0})
+    made.finish(total=4)
+    made.items.write_text("b\n")
+    with open_listing(made.folder, made.job) as listing:
+        assert sorted(item.key for item in listing.items()) == ["a", "b", "c", "d"]
+        assert "moved" in listing.note
+
+
 def test_what_a_crash_left_behind_the_end_of_a_finished_journal_is_not_read(made: Made) -> None:
     made.commit({"key": "a", "index": 0, "output": b'"old"'})
     made.commit(*({"key": key, "index": index, "output": b'"right"'} for index, key in enumerate("abcd")))

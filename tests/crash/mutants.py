@@ -1,0 +1,324 @@
+"""Seeded bugs: each is a change of text in a copy of the library, with the tests that are to catch it.
+
+The old text must be there exactly once: where the code has moved on, the gate says so, and the mutant moves with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+STATES = "tests/crash/test_states.py"
+ORDER = "tests/crash/test_order.py"
+DAMAGE = "tests/crash/test_damage.py"
+FSYNC_FAILS = (
+    "tests/crash/test_nth_call.py::"
+    "test_after_a_failed_call_nothing_is_acknowledged_and_the_next_launch_is_right[fsync-EIO]"
+)
+SHORT_WRITE = "tests/crash/test_nth_call.py::test_a_short_write_is_continued"
+RECOVERY = "tests/crash/test_second_crash.py::test_a_power_cut_while_a_killed_run_recovers_loses_nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    name: str
+    file: str
+    """In the library's folder."""
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+FOLDER, DISK, LAUNCH = "store/folder.py", "store/disk.py", "launch.py"
+
+MUTANTS = [
+    Mutant(
+        "no fsync of the temporary file",
+        FOLDER,
+        """                self._disk.fsync(fd)
+                found = os.fstat(fd)
+""",
+        """                found = os.fstat(fd)
+""",
+        (STATES,),
+    ),
+    Mutant(
+        "no folder fsync",
+        FOLDER,
+        """            raise
+        self._sync_folder()
+        self._seq, self._run_id""",
+        """            raise
+        self._seq, self._run_id""",
+        (STATES,),
+    ),
+    Mutant(
+        "no fsync of the journal before outputs is emptied",
+        FOLDER,
+        """        self._disk.fsync(self._journal_fd)
+""",
+        "",
+        (STATES,),
+    ),
+    Mutant(
+        "the journal's own entry not fsynced",
+        FOLDER,
+        """            # Its entry must not be younger than the state.json that counts on it.
+            self._sync_folder()
+""",
+        "",
+        (STATES,),
+    ),
+    Mutant(
+        "journal read past its length",
+        FOLDER,
+        "for ref, line in lines.until(self._journal_length):",
+        "for ref, line in lines.after(0):",
+        (STATES,),
+    ),
+    Mutant(
+        "recovery unlinks before its first commit",
+        LAUNCH,
+        """        await committer.commit_bare()
+        if self._job_json""",
+        """        store.prune(keep=[self._spool] if self._spool else [])
+        await committer.commit_bare()
+        if self._job_json""",
+        (RECOVERY,),
+    ),
+    Mutant(
+        "recovery acknowledges before its first commit",
+        LAUNCH,
+        """        await committer.commit_bare()
+        if self._job_json""",
+        """        self._watcher(Began(self.progress))
+        await committer.commit_bare()
+        if self._job_json""",
+        (ORDER,),
+    ),
+    Mutant(
+        "new journal named before its content is on disk",
+        FOLDER,
+        """                self._disk.write(fd, bytes(piece))
+                self._disk.fsync(fd)
+""",
+        """                self._disk.write(fd, bytes(piece))
+""",
+        (STATES,),
+    ),
+    Mutant(
+        "new journal named before its entry is on disk",
+        FOLDER,
+        """            self._sync_folder()
+            self._replace_state(checkpoint, outputs, name, length)
+""",
+        """            self._replace_state(checkpoint, outputs, name, length)
+""",
+        (STATES,),
+    ),
+    Mutant(
+        "old journal unlinked too early",
+        FOLDER,
+        """            self._replace_state(checkpoint, outputs, name, length)
+""",
+        """            discard(self._disk, str(self._folder / self._journal_name))
+            self._replace_state(checkpoint, outputs, name, length)
+""",
+        (STATES,),
+    ),
+    Mutant(
+        "slot freed before the checkpoint",
+        "slots.py",
+        "            await self._committer.commit(unit)\n",
+        "            self._commit = asyncio.ensure_future(self._committer.commit(unit))\n",
+        (ORDER,),
+    ),
+    Mutant(
+        "acknowledged before the rename",
+        "committer.py",
+        """            refs: list[int] = []
+            error: BaseException | None = None
+            try:
+""",
+        """            refs: list[int] = [0] * len(units)
+            error: BaseException | None = None
+            self._loop.call_soon_threadsafe(self._finish, units, waiters, refs, error)
+            try:
+""",
+        (ORDER,),
+    ),
+    Mutant(
+        "fixed temporary name",
+        DISK,
+        'f".{name}.{secrets.token_hex(6)}.tmp"',
+        'f".{name}.tmp"',
+        (STATES,),
+    ),
+    Mutant(
+        "fsync tried again after an error",
+        FOLDER,
+        """        assert self._folder_fd is not None
+        self._disk.fsync(self._folder_fd)
+""",
+        """        assert self._folder_fd is not None
+        try:
+            self._disk.fsync(self._folder_fd)
+        except OSError:
+            self._disk.fsync(self._folder_fd)
+""",
+        (FSYNC_FAILS,),
+    ),
+    Mutant(
+        "the store goes on after an error",
+        FOLDER,
+        "        if self._broken is not None:\n",
+        "        if False:\n",
+        (FSYNC_FAILS,),
+    ),
+    Mutant(
+        "short write not continued",
+        DISK,
+        "            view = view[written:]\n",
+        "            view = view[len(view) :]\n",
+        (SHORT_WRITE,),
+    ),
+    Mutant(
+        "lock unlinked",
+        "store/lock.py",
+        "            os.close(self.fd)\n            self.fd = None\n",
+        "            os.close(self.fd)\n            self._path.unlink()\n            self.fd = None\n",
+        (ORDER,),
+    ),
+    Mutant(
+        "results renamed before fsync",
+        DISK,
+        """            disk.fsync(fd)
+        finally:
+            disk.close(fd)
+        disk.replace(temporary, str(path))
+""",
+        """            disk.replace(temporary, str(path))
+            disk.fsync(fd)
+        finally:
+            disk.close(fd)
+""",
+        (STATES,),
+    ),
+    Mutant(
+        "no fsync of the output's folder",
+        DISK,
+        """        raise
+    sync_folder(disk, path.parent)
+""",
+        """        raise
+""",
+        (STATES,),
+    ),
+    Mutant(
+        "state cleared before the summary",
+        FOLDER,
+        """            secure_folder(self._disk, runs)
+            if _read_json(""",
+        """            secure_folder(self._disk, runs)
+            if self._state_path.exists():
+                self._disk.unlink(str(self._state_path))
+            self._sync_folder()
+            if _read_json(""",
+        (STATES,),
+    ),
+    Mutant(
+        "its own results not known again",
+        LAUNCH,
+        """        run.checkpoint.context["completing"] = str(run.output)
+""",
+        "",
+        (STATES,),
+    ),
+    Mutant(
+        "a folder made by a killed launch not fsynced",
+        DISK,
+        """        sync_folder(disk, folder.parent)
+    except PermissionError:""",
+        """        if made:
+            sync_folder(disk, folder.parent)
+    except PermissionError:""",
+        (RECOVERY,),
+    ),
+    Mutant(
+        "the journal filed before a killed launch's summary is certain",
+        FOLDER,
+        """                # An earlier launch renamed it and may not have lived to sync that; the journal must not go before it.
+                sync_folder(self._disk, runs)
+""",
+        """                pass
+""",
+        (RECOVERY,),
+    ),
+    Mutant(
+        "watermark advanced over a running item",
+        "ledger.py",
+        """        self._advance()
+
+    def _count_version""",
+        """        self.last_completed = max(self.last_completed, index)
+
+    def _count_version""",
+        (ORDER,),
+    ),
+    Mutant(
+        "carry committed with the wrong item",
+        "standing.py",
+        'fields["carry"] = ended.carry if ended.carry_set and ended.kind == "done" else self.carry',
+        'fields["carry"] = self.carry',
+        (ORDER,),
+    ),
+    Mutant(
+        "carry recovered from the wrong item",
+        "recovery.py",
+        "(record,) = store.read([ledger.refs[ledger.order[at - 1]]])",
+        "(record,) = store.read([ledger.refs[ledger.order[max(at - 2, 0)]]])",
+        (ORDER,),
+    ),
+    Mutant(
+        "`running` not written",
+        "standing.py",
+        '"slot": slot} for slot, work in in_flight.items()\n',
+        '"slot": slot} for slot, work in ()\n',
+        (ORDER,),
+    ),
+    Mutant(
+        "seq not checked",
+        FOLDER,
+        "        if self._seq is None or seq != self._seq + 1:\n",
+        "        if self._seq is None:\n",
+        (ORDER,),
+    ),
+    Mutant(
+        "a state.json that others replaced written over",
+        FOLDER,
+        "        if _identity(self._state_path) != self._stored:\n",
+        "        if False:\n",
+        (ORDER,),
+    ),
+    Mutant(
+        "an older state.json not noticed",
+        FOLDER,
+        """        self._check_tail()
+        return Loaded""",
+        """        return Loaded""",
+        (f"{DAMAGE}::test_an_older_copy_is_refused_or_recovered_to_the_right_results",),
+    ),
+    Mutant(
+        "check of state.json not compared",
+        "checkpoint.py",
+        "    intact = text.endswith(_END) and _is_sealed(text)\n",
+        "    intact = True\n",
+        (DAMAGE,),
+    ),
+    Mutant(
+        "checksum of records not compared",
+        "record.py",
+        'return line[:8] == _PREFIX and b"%08x" % crc32(line[_BODY_AT:]) == line[8:16] and line[16:_BODY_AT] == b\'",\'',
+        "return line[:8] == _PREFIX",
+        (DAMAGE,),
+    ),
+]
