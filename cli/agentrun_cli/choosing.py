@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from agentrun.item import Item
     from agentrun.job import Job
-    from agentrun.views import ItemView, Listing
+    from agentrun.listing import ItemView, Listing
 
 _KEYS_COMPARED = 20_000
 _NEAR = 3
@@ -80,7 +80,7 @@ def _known_folder(ref: str, state_dir: str | None) -> Path | None:
 def open_items(known: KnownJob) -> Listing:
     """The job's items. A source that cannot be read is said; then they are those on record."""
     from agentrun.errors import ItemsError, LaterError
-    from agentrun.views import open_listing
+    from agentrun.listing import open_listing
     from agentrun_cli.console import clean, say
 
     try:
@@ -100,7 +100,7 @@ def choose_items(
 ) -> list[Item]:
     """The items of the source that are meant, in the order they were asked for."""
     from agentrun.errors import UsageError
-    from agentrun.views import read_source
+    from agentrun.listing import read_source
 
     if opened.job is None:
         raise UsageError(f"{opened.folder.name}: its job file cannot be read, so its items are not known")
@@ -150,7 +150,7 @@ def choose_view(known: KnownJob, listing: Listing, ref: str | None, index: int |
 def find_input(known: KnownJob, key: str) -> Item | None:
     """The item itself, where the source still has it."""
     from agentrun.errors import AgentrunError
-    from agentrun.views import read_source
+    from agentrun.listing import read_source
 
     if known.job is None:
         return None

@@ -9,7 +9,7 @@ from agentrun_cli import flags
 
 if TYPE_CHECKING:
     from agentrun.causes import CauseGroup
-    from agentrun.views import Listing
+    from agentrun.listing import Listing
 
 KEYS_SHOWN = 5
 

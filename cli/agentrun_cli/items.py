@@ -14,7 +14,7 @@ import typer
 from agentrun_cli import flags
 
 if TYPE_CHECKING:
-    from agentrun.views import ItemView
+    from agentrun.listing import ItemView
     from agentrun_cli.console import Colour
 
 

@@ -13,7 +13,7 @@ from agentrun_cli import flags
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agentrun.views import ItemView, Listing
+    from agentrun.listing import ItemView, Listing
 
 _PIECE_BYTES = 1 << 18
 

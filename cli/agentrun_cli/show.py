@@ -13,7 +13,7 @@ from agentrun_cli import flags
 
 if TYPE_CHECKING:
     from agentrun.item import Item
-    from agentrun.views import ItemView, Listing
+    from agentrun.listing import ItemView, Listing
     from agentrun_cli.choosing import KnownJob
 
 LOG_LINES = 20

@@ -75,7 +75,7 @@ def _choose(opened: OpenJob, spool: Path | None, wanted: list[str], indexes: lis
     from itertools import islice
 
     from agentrun.errors import ItemsError
-    from agentrun.views import read_source
+    from agentrun.listing import read_source
     from agentrun_cli.choosing import choose_items
 
     if wanted or indexes:

@@ -16,9 +16,9 @@ import orjson
 from agentrun.errors import RunError
 from agentrun.events import Watcher, ignore
 from agentrun.launch import Launch
+from agentrun.listing import ItemView, read_items
 from agentrun.recovery import Options
 from agentrun.store.port import Store
-from agentrun.views import ItemView, read_items
 
 _RUN_VALUES = [
     "concurrency",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from agentrun.failure import Failure
-    from agentrun.views import ItemView
+    from agentrun.listing import ItemView
 
 VARIES = "…"
 """Stands for what differs from item to item. One sign for all of it: an id may look like a number, or a word."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from agentrun.errors import DiskError
+from agentrun.executors.port import Attempt
 from crash.disks import CALLS, Call, FaultyDisk
 from crash.inspection import BEFORE, Stage, check_promised, look
 from crash.model import Operation, State, Told
@@ -33,6 +34,9 @@ class Heard:
     told: dict[str, int] = field(default_factory=dict)
     begun: dict[str, int] = field(default_factory=dict)
 
+    def begin(self, attempt: Attempt) -> None:
+        self.begun[attempt.item.key] = len(self.disk.calls)
+
     def tell(self, operation: Operation) -> None:
         if isinstance(operation, Told):
             self.told |= dict.fromkeys(operation.keys, len(self.disk.calls))
@@ -51,7 +55,7 @@ def fail_at(stage: Stage, state: State, call: Call, n: int, number: int) -> bool
     stage.disturbed()
     disk = FaultyDisk(call, n, fail)
     heard = Heard(disk)
-    agent = FakeAgent(on_attempt=lambda attempt: heard.begun.setdefault(attempt.item.key, len(disk.calls)))
+    agent = FakeAgent(on_attempt=heard.begin)
     what = f"{call} number {n} fails with {os.strerror(number)}"
     try:
         summary = workload.launch(agent, disk=disk, tell=heard.tell)

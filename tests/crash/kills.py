@@ -33,8 +33,8 @@ from agentrun.feed import feed
 from agentrun.ledger import PENDING
 from agentrun.recovery import Options, recover
 from agentrun.results import write_results
-from agentrun.standing import new_checkpoint, summarise
 from agentrun.sources import open_source
+from agentrun.standing import new_checkpoint, summarise
 from agentrun.store.disk import Disk
 from crash.disks import CALLS, FaultyDisk
 from crash.faults import starting_points
@@ -119,9 +119,7 @@ def run_lightly(workload: Workload, shared: Shared) -> None:
         return
     checkpoint = loaded.checkpoint or new_checkpoint(job)
     source = open_source(job.items, job.base)
-    run = recover(
-        store, job, source, checkpoint, resumed=loaded.checkpoint is not None, agent="v1", options=Options()
-    )
+    run = recover(store, job, source, checkpoint, resumed=loaded.checkpoint is not None, agent="v1", options=Options())
     ledger = run.ledger
     checkpoint.context |= {"identity": job.identity(), "launches": run.launch + 1}
     store.commit(run.next_checkpoint({}))

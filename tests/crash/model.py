@@ -237,7 +237,7 @@ def _reachable(tree: Tree) -> list[tuple[str, int | None]]:
 def _subsets(pending: list[_Pending]) -> Iterator[list[_Pending]]:
     count = len(pending)
     if count <= SUBSETS_UP_TO:
-        sizes = range(count + 1)
+        sizes = list(range(count + 1))
     else:
         for size in range(count + 1):
             yield pending[:size]
@@ -256,7 +256,7 @@ def _whole(file: _File) -> bytes:
 @lru_cache(maxsize=1024)
 def _variants(certain: bytes, since: tuple[Write | Truncate, ...], fates_of_one: tuple[str, ...]) -> tuple[bytes, ...]:
     """What a file may hold, each write since its fsync having a fate of its own."""
-    found = {}
+    found: dict[bytes, None] = {}
     for fates in _fates(fates_of_one, len(since)):
         content = bytearray(certain)
         for one, fate in zip(since, fates, strict=True):

@@ -42,9 +42,7 @@ class Crashes:
     def __post_init__(self) -> None:
         self._stage = Stage(self.workload)
 
-    def kills(
-        self, history: list[Operation], start: Model | None = None, *, by_name: bool = False
-    ) -> Iterator[Model]:
+    def kills(self, history: list[Operation], start: Model | None = None, *, by_name: bool = False) -> Iterator[Model]:
         """What a launch may find after a kill at any moment of `history`: everything, certain or not.
 
         Starts with the same files and the same doubts about them are one; `by_name`, also where the files' contents
@@ -114,9 +112,7 @@ class Crashes:
 def completion_of(history: list[Operation]) -> tuple[Model, list[Operation]]:
     """The disk before a clean completion began, and the completion's operations."""
     model = Model.of(BEFORE)
-    noted = [
-        n for n, one in enumerate(history) if isinstance(one, Write) and b'"completing"' in one.data[:4096]
-    ]
+    noted = [n for n, one in enumerate(history) if isinstance(one, Write) and b'"completing"' in one.data[:4096]]
     # The commit that notes `completing` begins with what it moves to the journal, behind the last promise.
     first = max(n for n, one in enumerate(history[: noted[0]]) if isinstance(one, Told))
     for operation in history[:first]:

@@ -49,9 +49,7 @@ echo "\\"$out\\""
 
 
 def results() -> bytes:
-    return b"".join(
-        b'{"index":%d,"key":"%d","output":"%s"}\n' % (n, n, str(n).encode() * 1000) for n in range(TOTAL)
-    )
+    return b"".join(b'{"index":%d,"key":"%d","output":"%s"}\n' % (n, n, str(n).encode() * 1000) for n in range(TOTAL))
 
 
 @contextmanager

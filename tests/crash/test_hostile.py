@@ -41,9 +41,25 @@ from crash.workload import scratch
 # ---- Hypothesis: each property is a function of one example, called in this process
 
 nasty = st.sampled_from(
-    ["", "\0", "\ud800", "\u2028", "../../x", "-rf", "[/x]", "\x1b]0;owned\x07", "\x9b31m", "{}", "{path}", "\u202e", "a\nb"]
+    [
+        "",
+        "\0",
+        "\ud800",
+        "\u2028",
+        "../../x",
+        "-rf",
+        "[/x]",
+        "\x1b]0;owned\x07",
+        "\x9b31m",
+        "{}",
+        "{path}",
+        "\u202e",
+        "a\nb",
+    ]
 )
 texts: SearchStrategy[str] = st.one_of(nasty, st.text(max_size=30), st.text(st.characters(), max_size=8))
+# As executors hand them on.
+sayings = texts.map(lambda text: text.encode("utf-8", "backslashreplace").decode())
 values: SearchStrategy[Any] = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), texts, st.just(2**64), st.just(float("nan"))),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
@@ -69,7 +85,9 @@ def job_layers(draw: st.DrawFn) -> dict[str, Any]:
 
 def check_job(layer: dict[str, Any]) -> None:
     try:
-        job = build_job([("job.toml", layer)], base=Path("/nowhere"), file=Path("/nowhere/job.toml"), default_name="job")
+        job = build_job(
+            [("job.toml", layer)], base=Path("/nowhere"), file=Path("/nowhere/job.toml"), default_name="job"
+        )
     except JobError as error:
         assert str(error).startswith("job.toml"), error
         return
@@ -205,7 +223,7 @@ class Returns:
         kind, words = self._ends[attempt.item.index % len(self._ends)]
         await channel({"type": "log", "text": words})
         if kind == "done":
-            return Outcome("done", orjson.dumps(words.encode("utf-8", "replace").decode()))
+            return Outcome("done", orjson.dumps(words))
         failure = Failure("exception", words, ("agentrun.errors.Fail",))
         return Outcome("failed" if kind == "failed" else "skipped", failure=failure)
 
@@ -261,7 +279,7 @@ PROPERTIES: dict[str, tuple[SearchStrategy[Any], Callable[[Any], None], int]] = 
     "launch": (
         st.tuples(
             st.lists(st.one_of(texts, st.dictionaries(texts, values, max_size=3)), max_size=6),
-            st.lists(st.tuples(st.sampled_from(["done", "failed", "skipped"]), texts), min_size=1, max_size=4),
+            st.lists(st.tuples(st.sampled_from(["done", "failed", "skipped"]), sayings), min_size=1, max_size=4),
         ),
         check_launch,
         100,
@@ -285,10 +303,21 @@ def test_no_example_is_a_surprise(name: str) -> None:
 
 # ---- the worst of them, through the real command
 
-OWNED = ["\x1b]0;owned\x07", "\x1b[31;45m", "\x9b31m", "\x1b[2J", "[/x]", "[link=http://x]", "\u202eevil", "\x07\x08\x7f"]
+OWNED = [
+    "\x1b]0;owned\x07",
+    "\x1b[31;45m",
+    "\x9b31m",
+    "\x1b[2J",
+    "[/x]",
+    "[link=http://x]",
+    "\u202eevil",
+    "\x07\x08\x7f",
+]
 HOSTILE_ITEMS: list[Any] = [
-    *({"id": text, "text": text} for text in [*OWNED, "../../x", "-rf", "\u2028", "a\nb", "k" * 1000, ".", "..", "~/x"]),
-    {"id": "ok", "text": "\ud800 as an escape"},
+    *(
+        {"id": text, "text": text}
+        for text in [*OWNED, "../../x", "-rf", "\u2028", "a\nb", "k" * 1000, ".", "..", "~/x"]
+    ),
     {"id": "wide", "n": 2**64},
     {"id": "deep", "n": json.loads("[" * 150 + "]" * 150)},
 ]
@@ -305,6 +334,7 @@ def worst(item):
         deep = []
         for _ in range(5000): deep = [deep]
         return deep
+    if number % 16 == 12: raise ValueError("\\ud800 and \\udcff")
     if number % 8 == 4: raise ValueError("\\x1b]0;owned\\x07[/x]\\x9b31m" + item.key)
     if number % 8 == 5: return {1: 2}
     return {"key": item.key, "says": "\\x1b[31;45m[/x]\\u2028\\x00"}
@@ -355,7 +385,8 @@ def check_terminal(said: bytes) -> None:
     text = rest.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").replace("\t", " ")
     found = re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]", text)
     assert found is None, f"the terminal got {found!r} in …{text[max(0, found.start() - 200) : found.end() + 50]!r}"
-    assert "Traceback" not in text and "bug of agentrun" not in text, text[-3000:]
+    # A traceback of the agent's is its own business.
+    assert not re.search(r'File "[^"]*/agentrun(_cli)?/', text) and "bug of agentrun" not in text, text[-3000:]
 
 
 def tree(base: Path) -> set[str]:
@@ -378,7 +409,9 @@ def test_hostile_items_and_outputs_fail_alone_and_no_control_code_reaches_the_te
         new = tree(job.base.parent) - before - {"work/results.partial.jsonl", "work/said.log"}
         assert all(name == "work/.agentrun" or name.startswith("work/.agentrun/") for name in new), new
         state = {name.removeprefix("work/.agentrun/") for name in new}
-        assert all(re.fullmatch(r"(\.gitignore|job|job/[a-z0-9.-]+|job/logs/[A-Za-z0-9._-]+|work/.agentrun)", n) for n in state), state
+        assert all(
+            re.fullmatch(r"(\.gitignore|job|job/[a-z0-9.-]+|job/logs/[A-Za-z0-9._-]+|work/.agentrun)", n) for n in state
+        ), state
 
 
 @pytest.mark.parametrize(
@@ -428,7 +461,8 @@ def test_a_hostile_program_fails_alone(name: str) -> None:
             [COMMAND, "start", "job.toml"], cwd=job.base, env=job.environment(), stderr=subprocess.PIPE
         )
         assert process.stderr is not None
-        said = process.stderr.read()
+        with process.stderr as stream:
+            said = stream.read()
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         assert process.returncode == (0 if reason is None else 1), said
@@ -449,8 +483,9 @@ def test_a_hostile_program_fails_alone(name: str) -> None:
         (b'{"id": NaN}\n', "line 1"),
         (b"\xff\xfe\n", "line 1"),
         (b'{"id": "\\u0000"}\n', "line 1"),
+        (b'{"id": "\\ud800"}\n', "line 1"),
     ],
-    ids=["100 kB", "float", "twice", "deep", "NaN", "not UTF-8", "NUL"],
+    ids=["100 kB", "float", "twice", "deep", "NaN", "not UTF-8", "NUL", "surrogate"],
 )
 def test_items_that_cannot_be_are_refused_before_anything_is_run(items: bytes, words: str) -> None:
     with place() as job:

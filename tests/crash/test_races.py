@@ -238,7 +238,13 @@ def check_together(job: Place, processes: list[subprocess.Popen[bytes]]) -> None
 
 
 def test_so_it_is_with_the_real_command() -> None:
-    with seeded("real races") as rng, place(total=2) as a, place(total=2) as b, place(total=2) as c, place(total=2) as d:
+    with (
+        seeded("real races") as rng,
+        place(total=2) as a,
+        place(total=2) as b,
+        place(total=2) as c,
+        place(total=2) as d,
+    ):
         for _ in range(REAL // 4):
             racing = [(job, start_together(job, rng.randint(2, 4))) for job in (a, b, c, d)]
             for job, processes in racing:

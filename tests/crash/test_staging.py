@@ -20,7 +20,7 @@ BEFORE_THE_STOP = 20
 PATIENCE_SECONDS = 60
 
 # Each attempt leaves a line; from item 20 on it waits for a file, so that the stop finds known items in flight.
-PYTHON_AGENT = '''
+PYTHON_AGENT = """
 import asyncio, os, time
 from pathlib import Path
 
@@ -43,7 +43,7 @@ async def async_agent(item):
     while is_held(item):
         await asyncio.sleep(0.01)
     return {"square": int(item.text) ** 2}
-'''
+"""
 SHELL_AGENT = """#!/bin/sh
 echo "$1" >> calls.log
 while [ "$1" -ge 20 ] && [ ! -e go ]; do sleep 0.01; done

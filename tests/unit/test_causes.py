@@ -9,7 +9,7 @@ import pytest
 
 from agentrun.causes import cause_shape, group_failures, raised_at
 from agentrun.failure import Failure
-from agentrun.views import ItemView
+from agentrun.listing import ItemView
 
 
 @pytest.mark.parametrize(

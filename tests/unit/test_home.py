@@ -53,9 +53,7 @@ def test_a_known_name_leads_back_to_what_was_kept(tmp_path: Path) -> None:
     root = tmp_path / ".agentrun"
     values = {"command": ["./fetch.sh", "{}"], "items": {"lines": "urls.txt"}}
     folder = add_job(root, "fetch", KeptJob(base=tmp_path, values=values))
-    add_job(
-        root, "triage-acme", KeptJob(base=tmp_path, file=tmp_path / "job.toml", params={"customer": "acme"})
-    )
+    add_job(root, "triage-acme", KeptJob(base=tmp_path, file=tmp_path / "job.toml", params={"customer": "acme"}))
     (tmp_path / "fetch").write_text("a script that happens to have the name")
     found = find_job("fetch", tmp_path)
     assert (found.kind, found.folder) == ("known", folder)

@@ -87,9 +87,7 @@ def test_a_param_that_looks_like_a_placeholder_is_not_one() -> None:
 
 
 def test_a_stronger_layer_wins_value_by_value() -> None:
-    job = build(
-        {**LEAST, "run": {"concurrency": 2, "retries": 1}}, {"run": {"concurrency": 8, "retries": None}}
-    )
+    job = build({**LEAST, "run": {"concurrency": 2, "retries": 1}}, {"run": {"concurrency": 8, "retries": None}})
     assert (job.concurrency, job.retries) == (8, 1)
 
 
@@ -200,9 +198,7 @@ def test_python_items_are_for_jobs_without_a_file() -> None:
         ({"name": "{p}", "params": {"p": [1]}}, "name has the placeholder {p}"),
     ],
 )
-def test_a_wrong_value_is_refused_with_file_key_and_what_would_do(
-    change: dict[str, Any], message: str
-) -> None:
+def test_a_wrong_value_is_refused_with_file_key_and_what_would_do(change: dict[str, Any], message: str) -> None:
     said = refusal({**LEAST, **change})
     assert said.startswith(f"{FILE}: ")
     assert message in said

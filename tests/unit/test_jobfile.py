@@ -10,11 +10,7 @@ from agentrun.jobfile import default_name, load_env_file, read_job_file
 
 def test_a_job_file_is_read_and_a_folder_means_its_job_toml(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_bytes(b'\xef\xbb\xbfname = "x"\r\n[run]\r\nretries = 1\r\n')
-    assert (
-        read_job_file(tmp_path)
-        == read_job_file(tmp_path / "job.toml")
-        == {"name": "x", "run": {"retries": 1}}
-    )
+    assert read_job_file(tmp_path) == read_job_file(tmp_path / "job.toml") == {"name": "x", "run": {"retries": 1}}
 
 
 @pytest.mark.parametrize(
@@ -44,8 +40,7 @@ def test_a_missing_job_file_is_said_to_be_missing(tmp_path: Path) -> None:
 def test_an_env_file_has_comments_exports_and_quotes(tmp_path: Path) -> None:
     path = tmp_path / ".env"
     path.write_text(
-        "# keys\n\nA=1\nexport B = two words # note\nC='# $x \\n'\n"
-        'D="a\\nb\\"c" # note\nE=\nF=a#b\nG= # none\n',
+        '# keys\n\nA=1\nexport B = two words # note\nC=\'# $x \\n\'\nD="a\\nb\\"c" # note\nE=\nF=a#b\nG= # none\n',
     )
     assert load_env_file(path) == {
         "A": "1",
@@ -58,9 +53,7 @@ def test_an_env_file_has_comments_exports_and_quotes(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "line", ["sk-secret", "1X=sk-secret", 'A="sk-secret', "A='sk-secret' more", "A=sk-secret\0"]
-)
+@pytest.mark.parametrize("line", ["sk-secret", "1X=sk-secret", 'A="sk-secret', "A='sk-secret' more", "A=sk-secret\0"])
 def test_nonsense_in_an_env_file_is_refused_by_line_and_never_shown(tmp_path: Path, line: str) -> None:
     path = tmp_path / ".env"
     path.write_text(f"A=1\n{line}\n")

@@ -94,10 +94,7 @@ def test_what_no_argument_can_hold_is_refused_and_standard_input_offered(value: 
 
 
 def test_the_longest_argument_is_passed() -> None:
-    assert (
-        len(argv_for(["{v}"], Item(0, "k", data={"v": "x" * ARGUMENT_LIMIT_BYTES}))[0])
-        == ARGUMENT_LIMIT_BYTES
-    )
+    assert len(argv_for(["{v}"], Item(0, "k", data={"v": "x" * ARGUMENT_LIMIT_BYTES}))[0]) == ARGUMENT_LIMIT_BYTES
 
 
 def test_unknown_placeholders_are_found_before_any_item_where_the_kind_is_known() -> None:

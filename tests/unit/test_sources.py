@@ -60,9 +60,7 @@ def spooled(base: Path, items: Iterable[Any], *, key: str | None = None) -> Sour
         ("a.txt/*", []),
     ],
 )
-def test_a_pattern_matches_files_in_the_order_of_their_paths(
-    tmp_path: Path, pattern: str, found: list[str]
-) -> None:
+def test_a_pattern_matches_files_in_the_order_of_their_paths(tmp_path: Path, pattern: str, found: list[str]) -> None:
     names = ["b.txt", "a.txt", "a/x.txt", "a/y.md", "a/z/x.txt", "c/x.txt", ".hidden.txt", ".dot/x.txt"]
     touch(tmp_path, *names, ".agentrun/job/x.txt", "a/.agentrun/job/x.txt")
     items = source(tmp_path, "files", pattern)
@@ -242,9 +240,7 @@ def test_a_file_that_is_missing_or_none_is_told(tmp_path: Path, kind: ItemsKind)
 
 
 def test_rows_are_dicts_of_text(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes(
-        b'\xef\xbb\xbfid,text\r\n1,"a, b"\r\n\r\n2,"two\n\nlines"\n3,\xe2\x80\xa8\n'
-    )
+    (tmp_path / "a.csv").write_bytes(b'\xef\xbb\xbfid,text\r\n1,"a, b"\r\n\r\n2,"two\n\nlines"\n3,\xe2\x80\xa8\n')
     items = source(tmp_path, "csv", "a.csv", key="id")
     assert [item.data for item in all_items(items)] == [
         {"id": "1", "text": "a, b"},
@@ -254,10 +250,7 @@ def test_rows_are_dicts_of_text(tmp_path: Path) -> None:
     assert keys(items) == ["1", "2", "3"]
     assert items.unique
     assert [items.where(index) for index in range(3)] == [f"a.csv, line {line}" for line in (2, 4, 7)]
-    assert (
-        keys(source(tmp_path, "csv", "a.csv"))[0]
-        == hashlib.sha256(b'{"id":"1","text":"a, b"}').hexdigest()[:32]
-    )
+    assert keys(source(tmp_path, "csv", "a.csv"))[0] == hashlib.sha256(b'{"id":"1","text":"a, b"}').hexdigest()[:32]
 
 
 def test_a_cell_may_be_a_document(tmp_path: Path) -> None:

@@ -14,12 +14,13 @@ import agentrun
 from agentrun.checkpoint import Checkpoint
 from agentrun.errors import CheckpointError, ItemsError
 from agentrun.job import Job
+from agentrun.listing import ItemView, open_listing, read_items, read_source
 from agentrun.opening import open_job
 from agentrun.sources.port import digest
 from agentrun.standing import new_checkpoint
 from agentrun.store.folder import FolderStore
 from agentrun.store.port import Entry
-from agentrun.views import ItemView, open_listing, read_items, read_job_view, read_source, read_summaries
+from agentrun.views import read_job_view, read_summaries
 
 
 class Made:

@@ -300,7 +300,9 @@ class FolderStore:
         try:
             secure_folder(self._disk, runs)
             if _read_json(runs / f"{run_id}.json") is None:
-                replace_file(self._disk, runs / f"{run_id}.json", [orjson.dumps(summary, option=orjson.OPT_INDENT_2)])
+                # Nothing past the length is data in the journal that is kept beside it, either.
+                filed = {**summary, "journal_length": self._journal_length}
+                replace_file(self._disk, runs / f"{run_id}.json", [orjson.dumps(filed, option=orjson.OPT_INDENT_2)])
             else:
                 # An earlier launch renamed it and may not have lived to sync that; the journal must not go before it.
                 sync_folder(self._disk, runs)

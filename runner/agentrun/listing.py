@@ -1,0 +1,437 @@
+"""The items of a run, read without its lock and while a runner may be at work."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from agentrun.checkpoint import Checkpoint
+from agentrun.errors import AgentrunError, CheckpointError, ItemsError
+from agentrun.failure import Failure
+from agentrun.item import key_digest
+from agentrun.ledger import NO_REF, PENDING, STATE_NAMES, Ledger
+from agentrun.plan import CarryChain, identify_items
+from agentrun.record import check_record
+from agentrun.recovery import open_items
+from agentrun.sources import open_source
+from agentrun.standing import new_checkpoint
+from agentrun.views import live_holder, read_checkpoint, read_summaries
+
+if TYPE_CHECKING:
+    from agentrun.item import Item
+    from agentrun.job import Job
+    from agentrun.sources.port import Source
+
+READ_AGAIN = 20
+_WINDOW_BYTES = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class ItemView:
+    """One item: its state, and the newest record that counts, if it has one."""
+
+    index: int
+    key: str
+    state: str
+    record: dict[str, Any] | None = None
+    changed: bool = False
+    """Pending because its content is another than that of its last record."""
+    slot: int | None = None
+    """While it runs: its slot, and so the log that it writes to."""
+
+    @property
+    def seconds(self) -> float:
+        """How long its last attempt took."""
+        return float(self.record.get("seconds", 0.0)) if self.record else 0.0
+
+    @property
+    def attempts(self) -> int:
+        """In the launch that settled it."""
+        # Of many only the last are kept; they are numbered.
+        return int(self.tries[-1].get("number", len(self.tries))) if self.record else 0
+
+    @property
+    def tries(self) -> list[dict[str, Any]]:
+        """The attempts that are kept: `launch`, `number`, `at`, `seconds`, and `cause` where it failed."""
+        if self.record is None:
+            return []
+        one = {"launch": self.record.get("launch", 1), "number": 1, "at": self.at, "seconds": self.seconds}
+        return list(self.record.get("tries") or [one])
+
+    @property
+    def at(self) -> float:
+        """When its first attempt began, in seconds since the epoch."""
+        return float(self.record.get("at", 0.0)) if self.record else 0.0
+
+    @property
+    def ended_at(self) -> float:
+        """When its last attempt ended, in seconds since the epoch; 0 without one."""
+        if self.record is None:
+            return 0.0
+        last = self.tries[-1]
+        return float(last["at"]) + float(last["seconds"])
+
+    @property
+    def agent(self) -> str:
+        return str(self.record.get("agent", "")) if self.record else ""
+
+    @property
+    def failure(self) -> Failure | None:
+        """The facts, of an item that failed or was skipped."""
+        error = self.record.get("error") if self.record else None
+        return Failure.from_json(error) if error else None
+
+    @property
+    def cause(self) -> str:
+        return failure.cause if (failure := self.failure) else ""
+
+
+def read_items(folder: Path, job: Job | None = None, *, states: Collection[str] | None = None) -> Iterator[ItemView]:
+    """The items of the current run, or of the last one that ended, in item order; see `open_listing`."""
+    with open_listing(folder, job) as listing:
+        yield from listing.items(states)
+
+
+def open_listing(folder: Path, job: Job | None = None) -> Listing:
+    """The items of the current run, or of the last one that ended, as they are at this moment.
+
+    With the job they are those of its source now, in its order, also those without a record; a record whose item has
+    changed since does not count. Without it they are those on record. A source that cannot be read raises here.
+    """
+    for _ in range(READ_AGAIN):
+        checkpoint, ended = read_checkpoint(folder), read_summaries(folder)
+        if checkpoint is None and not ended:
+            listing = Listing(_Records(None, folder, 0))
+            if job is not None:
+                listing.follow(_source(folder, job, None, ended))
+            return listing
+        if checkpoint is not None and not (ended and ended[0].get("run_id") == checkpoint.run_id):
+            path = folder / checkpoint.journal_name
+            fd = _open_journal(path)
+            if fd is None and checkpoint.journal_length:
+                # A runner compacted the journal, or finished the run, between the two reads.
+                continue
+            records = _Records(fd, path, checkpoint.journal_length, checkpoint.outputs)
+            return _unfinished(Listing(records, checkpoint=checkpoint), folder, job, ended)
+        path = folder / "runs" / f"{ended[0].get('run_id')}.jsonl"
+        if (fd := _open_journal(path)) is None and checkpoint is not None:
+            path = folder / checkpoint.journal_name
+            if (fd := _open_journal(path)) is None:
+                continue
+        length = ended[0].get("journal_length")
+        return _ended(Listing(_Records(fd, path, length), summary=ended[0]), folder, job, ended)
+    raise CheckpointError(f"{folder}: the journal that state.json names is missing; restore it, or begin with --fresh")
+
+
+def _unfinished(listing: Listing, folder: Path, job: Job | None, ended: list[dict[str, Any]]) -> Listing:
+    checkpoint = listing.checkpoint
+    assert checkpoint is not None
+    if job is not None and checkpoint.context.get("identity", job.identity()) != job.identity():
+        listing.note = "the job has other items, another agent or other params by now; these are this run's records"
+        job = None
+    chain = CarryChain() if job is not None and job.carry else None
+    running = {one["key"]: one for one in checkpoint.running} if live_holder(folder) else {}
+    try:
+        listing.scan(chain)
+        if job is None:
+            listing.follow_records(running)
+        else:
+            listing.follow(_source(folder, job, checkpoint, ended), chain=chain, keep_changed=job.keep_changed)
+        listing.mark_running(running)
+    except BaseException:
+        listing.close()
+        raise
+    return listing
+
+
+def _ended(listing: Listing, folder: Path, job: Job | None, ended: list[dict[str, Any]]) -> Listing:
+    """A run that has ended has its own order. The source, which may be another by now, is asked only about moves."""
+    assert listing.summary is not None
+    total = listing.summary.get("total", 0)
+    try:
+        listing.scan()
+        listing.follow_records({})
+        listing.check_all_there(total)
+        if job is not None and len(listing) and not listing.is_whole(total):
+            _try_source(listing, folder, job, ended, total)
+    except BaseException:
+        listing.close()
+        raise
+    return listing
+
+
+def _try_source(listing: Listing, folder: Path, job: Job, ended: list[dict[str, Any]], total: int) -> None:
+    try:
+        listing.follow(_source(folder, job, None, ended), only_recorded=True, keep_changed=True)
+    except AgentrunError:
+        listing.follow_records({})
+    if len(listing) != total:
+        listing.follow_records({})
+        listing.note = "items moved or went while that run was under way; each is shown where it was when it ended"
+
+
+def read_source(folder: Path, job: Job, *, spool: Path | None = None) -> Iterator[tuple[int, str, Callable[[], Item]]]:
+    """The items of the job's source now: index, key, and a way to the item itself.
+
+    `spool` holds standard input, where it was read for this; otherwise it is what the run has kept.
+    """
+    if spool is not None:
+        source = open_source(job.items, job.base, spool=spool)
+    else:
+        source = _source(folder, job, read_checkpoint(folder), read_summaries(folder))
+    for index, (_, key, raw, _) in enumerate(identify_items(source, Ledger())):
+        yield index, key, partial(source.item, raw, index, key)
+
+
+def _source(folder: Path, job: Job, checkpoint: Checkpoint | None, ended: list[dict[str, Any]]) -> Source:
+    spool = checkpoint.context.get("spool") if checkpoint else None
+    source = open_items(job, folder, checkpoint or new_checkpoint(job), ended=ended, spool=spool)
+    if source is None:
+        raise ItemsError(f"{job.name}: its items come from outside, and are not kept; give them with --items")
+    return source
+
+
+class Listing:
+    """The items of one run at one moment, in some 60 bytes each; records are read as they are asked for.
+
+    It holds the journal open, so that what a runner does meanwhile changes nothing. Close it, or use `with`.
+    """
+
+    def __init__(
+        self, records: _Records, *, checkpoint: Checkpoint | None = None, summary: dict[str, Any] | None = None
+    ) -> None:
+        self.checkpoint = checkpoint
+        """Of a run that has not ended."""
+        self.summary = summary
+        """Of a run that has ended."""
+        self.note = ""
+        """Why the items may be other than those of the source, where that is so."""
+        self._records = records
+        self._ledger = Ledger()
+        self._recorded_at = array("I")
+        """By row: the index that the newest record names."""
+        self._indexes: array[int] | None = None
+        """By position in the order; None where they are the positions themselves."""
+        self._keys = bytearray()
+        """Keys of those without a record that counts (with a carry: of all), in their order, a NUL behind each."""
+        self._has_all_keys = False
+        self._changed: set[int] = set()
+        self._running: dict[int, int | None] = {}
+
+    def __enter__(self) -> Listing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._records.close()
+
+    def __len__(self) -> int:
+        return len(self._ledger)
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """How many done items are of which version of the agent."""
+        return self._ledger.versions
+
+    def items(self, states: Collection[str] | None = None) -> Iterator[ItemView]:
+        """In item order; with `states`, only those in one of them. The records of the others are not read."""
+        ledger, running = self._ledger, self._running
+
+        def is_wanted(position: int, row: int) -> bool:
+            return states is None or ("running" if row in running else STATE_NAMES[ledger.states[row]]) in states
+
+        return self._views(is_wanted)
+
+    def find(self, *, key: str | None = None, index: int | None = None) -> ItemView | None:
+        """The item with this key, or at this index."""
+        if key is not None:
+            wanted = self._ledger.find(key_digest(key))
+            return next(self._views(lambda position, row: row == wanted), None)
+        return next(self._views(lambda position, row: self._index(position) == index), None)
+
+    def _views(self, is_wanted: Callable[[int, int], bool]) -> Iterator[ItemView]:
+        ledger, at = self._ledger, 0
+        for position, row in enumerate(ledger.order):
+            counts = ledger.states[row] != PENDING
+            key = ""
+            if self._has_all_keys or not counts:
+                end = self._keys.index(0, at)
+                span, at = (at, end), end + 1
+            if not is_wanted(position, row):
+                continue
+            record = self._records.at(ledger.refs[row]) if counts else None
+            key = record["key"] if record else self._keys[slice(*span)].decode("utf-8", "surrogatepass")
+            state = "running" if row in self._running else STATE_NAMES[ledger.states[row]]
+            yield ItemView(self._index(position), key, state, record, row in self._changed, self._running.get(row))
+
+    def _index(self, position: int) -> int:
+        return position if self._indexes is None else self._indexes[position]
+
+    def check_all_there(self, total: int) -> None:
+        if len(self) < total and (at := self._records.damaged_at) is not None:
+            raise self._records.damaged(at)
+
+    def is_whole(self, total: int) -> bool:
+        """Whether the records alone say where each of `total` items is."""
+        assert self._indexes is not None
+        return len(self._indexes) == total and all(n == index for n, index in enumerate(self._indexes))
+
+    # ---- making one
+
+    def scan(self, chain: CarryChain | None = None) -> None:
+        """Take in the records."""
+        for ref, record in self._records.scan():
+            row = self._ledger.apply(ref, record)
+            if chain is not None:
+                chain.note(row, record)
+        self._recorded_at = self._ledger.positions[:]
+
+    def follow_records(self, running: dict[str, dict[str, Any]]) -> None:
+        """The items are those on record, and those at work; in the order in which their records put them."""
+        ledger, unrecorded = self._ledger, {}
+        self._keys.clear()
+        for key, one in running.items():
+            if ledger.find(digest := key_digest(key)) < 0:
+                unrecorded[ledger.add(digest)] = key
+                self._recorded_at.append(one["index"])
+        at, refs = self._recorded_at, ledger.refs
+        order = array("I", sorted(range(len(at)), key=lambda row: (at[row], refs[row])))
+        self._indexes = array("I", (at[row] for row in order))
+        for row in order:
+            if row in unrecorded:
+                self._keep_key(unrecorded[row])
+        ledger.set_order(order)
+
+    def follow(
+        self,
+        source: Source,
+        *,
+        chain: CarryChain | None = None,
+        keep_changed: bool = False,
+        only_recorded: bool = False,
+    ) -> None:
+        """The items are those of the source, in its order; as a launch would see them."""
+        ledger, order = self._ledger, array("I")
+        self._has_all_keys = chain is not None
+        for row, key, raw, (_, content, stamp) in identify_items(source, ledger):
+            if only_recorded and ledger.refs[row] == NO_REF:
+                continue
+            if ledger.states[row] != PENDING and not keep_changed and (content or stamp != ledger.stamps[row]):
+                content = content or source.content(raw)
+                if int.from_bytes(content[:8], "big") != ledger.contents[row]:
+                    ledger.states[row] = PENDING
+                    self._changed.add(row)
+            if self._has_all_keys or ledger.states[row] == PENDING:
+                self._keep_key(key)
+            order.append(row)
+        self._indexes = None
+        ledger.set_order(order)
+        if chain is not None:
+            at = chain.first_break(ledger, retry_failed=False)
+            for row in order[at:]:
+                ledger.states[row] = PENDING
+            ledger.set_order(order)
+
+    def mark_running(self, running: dict[str, dict[str, Any]]) -> None:
+        for key, one in running.items():
+            if (row := self._ledger.find(key_digest(key))) >= 0:
+                self._running[row] = one.get("slot")
+
+    def _keep_key(self, key: str) -> None:
+        self._keys += key.encode("utf-8", "surrogatepass") + b"\0"
+
+
+class _Records:
+    """The records of a run, by where they stand: in the journal up to its length, then in `outputs`."""
+
+    def __init__(self, fd: int | None, path: Path, length: int | None, outputs: list[bytes] | None = None) -> None:
+        self._fd = fd
+        self._path = path
+        self._length = length
+        """None for the journal of a run that has ended: all of it."""
+        self._outputs: dict[int, bytes] = {}
+        ref = length or 0
+        for line in outputs or ():
+            self._outputs[ref] = line
+            ref += len(line) + 1
+        self._at = 0
+        self._window = b""
+        self.damaged_at: int | None = None
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def scan(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """All of them with their refs, oldest first.
+
+        Of a run that has ended the length is not known: its journal may have a tail that a commit left which a crash
+        cut short. That begins in the midst of a record, or with one of an earlier seq.
+        """
+        ref, rest, seq = 0, b"", 0
+        while self._length is None or ref + len(rest) < self._length:
+            at = ref + len(rest)
+            most = _WINDOW_BYTES if self._length is None else min(_WINDOW_BYTES, self._length - at)
+            if not (piece := self._read(at, most)):
+                break
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                if self._length is None and not check_record(line):
+                    self.damaged_at = ref
+                    return
+                record = self._decode(ref, line)
+                if self._length is None and record["seq"] < seq:
+                    return
+                seq = record["seq"]
+                yield ref, record
+                ref += len(line) + 1
+        if self._length is not None and ref != self._length:
+            raise CheckpointError(f"{self._path}: ends at byte {ref + len(rest)}, and state.json counts on more")
+        for ref, line in self._outputs.items():
+            yield ref, self._decode(ref, line)
+
+    def at(self, ref: int) -> dict[str, Any]:
+        if (line := self._outputs.get(ref)) is not None:
+            return self._decode(ref, line)
+        start = ref - self._at
+        end = self._window.find(b"\n", start) if 0 <= start < len(self._window) else -1
+        if end < 0:
+            # Slots do not finish in order: the next one asked for may stand a little before this one.
+            self._at = max(0, ref - _WINDOW_BYTES // 4)
+            self._window, start = self._read(self._at, _WINDOW_BYTES), ref - self._at
+            while (end := self._window.find(b"\n", start)) < 0:
+                if not (more := self._read(self._at + len(self._window), _WINDOW_BYTES)):
+                    break
+                self._window += more
+        return self._decode(ref, self._window[start:end])
+
+    def damaged(self, ref: int) -> CheckpointError:
+        return CheckpointError(f"{self._path}: the record at byte {ref} is damaged (its checksum does not match)")
+
+    def _read(self, offset: int, count: int) -> bytes:
+        return os.pread(self._fd, count, offset) if self._fd is not None else b""
+
+    def _decode(self, ref: int, line: bytes) -> dict[str, Any]:
+        if not check_record(line):
+            raise self.damaged(ref)
+        record: dict[str, Any] = orjson.loads(line)
+        return record
+
+
+def _open_journal(path: Path) -> int | None:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from None

@@ -1,0 +1,164 @@
+"""The long crash tests, for as long as asked.
+
+    PYTHONPATH=tests python -m crash.torture --seed 7 --minutes 60 [--only kills,states]
+
+The time is shared evenly. It prints the seed, how often each thing was tried, and what that proves: if nothing was
+found in n independent tries, the chance of it is below 3/n, with 95 % confidence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from crash.damage import STATE, is_noticed, journal_of, put_back, records, snapshots
+from crash.disks import CALLS
+from crash.faults import ERRORS, fail_at, starting_points
+from crash.inspection import Stage, record_history, recover
+from crash.kills import in_processes_of_their_own
+from crash.model import Model, Operation, State
+from crash.second import Crashes
+from crash.workload import Workload, scratch
+
+ITEMS = 200
+DEPTH = 3
+
+
+def kills(seed: int, until: float) -> Iterator[int]:
+    """Random kill -9 of forked runners."""
+    while (left := until - time.monotonic()) > 0:
+        seed += 2
+        seconds = str(min(left, 60.0))
+        found = in_processes_of_their_own(
+            [
+                ["--kills", "1000000", "--seed", str(seed), "--seconds", seconds],
+                ["--kills", "1000000", "--seed", str(seed + 1), "--seconds", seconds, "--lightly"],
+            ]
+        )
+        faults = [fault for one in found for fault in one["faults"]]
+        assert not faults, faults
+        yield sum(one["kills"] for one in found)
+
+
+def states(seed: int, until: float) -> Iterator[int]:
+    """Power cuts at random moments of a run of 200 items, each state recovered to the end."""
+    chance = random.Random(seed)
+    with scratch() as path:
+        workload = Workload(path / "work", ITEMS)
+        history = record_history(workload)
+        stage = Stage(workload)
+        while time.monotonic() < until:
+            model = _after(chance, history, Model.of({"out": None}))
+            found = list(model.after_power_cut())
+            recover(stage, chance.choice(found), told=model.told, completed=model.completed)
+            yield 1
+
+
+def depth(seed: int, until: float) -> Iterator[int]:
+    """Three crashes in a row, kills and power cuts mixed; every state that the last one may leave."""
+    chance = random.Random(seed)
+    with scratch() as path:
+        workload = Workload(path / "work", 20)
+        history = record_history(workload)
+        while time.monotonic() < until:
+            crashes = Crashes(workload)
+            found, operations = Model.of({"out": None}), history
+            for _ in range(DEPTH - 1):
+                found = _after(chance, operations, found)
+                if chance.random() < 0.5:
+                    state = chance.choice(list(found.after_power_cut(brief=True)))
+                    found = Model.of(state, told=found.told, completed=found.completed)
+                operations = crashes.launch(found)
+            crashes.check(operations, found)
+            yield crashes.states
+
+
+def calls(seed: int, until: float) -> Iterator[int]:
+    """A random call to the disk fails, in a run of 200 items."""
+    chance = random.Random(seed)
+    with scratch() as path:
+        workload = Workload(path / "work", ITEMS)
+        workload.lay_out()
+        stage = Stage(workload)
+        points = [state for _, state in starting_points(workload)]
+        most = dict.fromkeys(CALLS, 1000)
+        while time.monotonic() < until:
+            call = chance.choice(CALLS)
+            n = chance.randint(1, most[call])
+            if fail_at(stage, chance.choice(points), call, n, chance.choice(ERRORS)):
+                yield 1
+            else:
+                most[call] = max(10, min(most[call], n))
+
+
+def damage(seed: int, until: float) -> Iterator[int]:
+    """A random bit of a random file at a random moment; an older copy of either."""
+    chance = random.Random(seed)
+    with scratch() as path:
+        workload = Workload(path / "work", 40)
+        found = snapshots(record_history(workload))
+        stage = Stage(workload)
+        while time.monotonic() < until:
+            state = chance.choice([one for one in found if STATE in one])
+            stage.show(state)
+            right = records(workload)
+            paths = [one for one in (STATE, journal_of(state)) if one is not None and state[one]]
+            for _ in range(1000):
+                target = chance.choice(paths)
+                stage.show({**state, target: _flipped(chance, state, target)})
+                is_noticed(workload, right)
+                stage.show(state)
+            older, now = sorted(chance.sample(range(len(found)), 2))
+            put_back(stage, found[now], STATE, found[older])
+            yield 1001
+
+
+def _flipped(chance: random.Random, state: State, path: str) -> bytes:
+    content = bytearray(state[path] or b"")
+    content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    return bytes(content)
+
+
+def _after(chance: random.Random, history: list[Operation], start: Model) -> Model:
+    model = start.copy()
+    for operation in history[: chance.randrange(len(history) + 1)]:
+        model.apply(operation)
+    return model
+
+
+TESTS: dict[str, Callable[[int, float], Iterator[int]]] = {
+    "kills": kills,
+    "states": states,
+    "depth": depth,
+    "calls": calls,
+    "damage": damage,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="crash.torture", description=__doc__)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--only", default=",".join(TESTS), help=f"some of {', '.join(TESTS)}")
+    asked = parser.parse_args()
+    chosen = asked.only.split(",")
+    print(f"seed {asked.seed}, {asked.minutes:g} minutes: {', '.join(chosen)}", flush=True)
+    is_right = True
+    for name in chosen:
+        began, tried, fault = time.monotonic(), 0, ""
+        try:
+            for count in TESTS[name](asked.seed, began + asked.minutes * 60 / len(chosen)):
+                tried += count
+        except Exception as error:
+            fault = f"{type(error).__name__}: {error}"
+            is_right = False
+        bound = f"95 % bound {3 / tried:.2g}" if tried and not fault else ""
+        print(f"{name:8} {tried:9} tries  {time.monotonic() - began:6.0f} s  {fault or bound}", flush=True)
+    return 0 if is_right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
