@@ -22,7 +22,7 @@ from agentrun.job import STANDARD_INPUT, Job
 from agentrun.ledger import FAILED, PENDING
 from agentrun.plan import list_items
 from agentrun.processes import boot_id
-from agentrun.recovery import Options, check_plan, check_run_output, open_items, recover
+from agentrun.recovery import Options, check_plan, check_run_output, open_items, place_of, recover
 from agentrun.results import write_results
 from agentrun.slots import Slots, StopReason
 from agentrun.sources import Source, encode_python_items
@@ -222,6 +222,8 @@ class Launch:
             "kept": self._kept,
             "gone": run.plan.gone,
         }
+        if store.folder is not None:
+            context["place"] = place_of(self._job, store.folder)
         if self._options.overwrite:
             context["overwrite"] = True
         if self._spool:

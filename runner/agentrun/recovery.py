@@ -48,6 +48,8 @@ def recover(
     """Work out what is done from the records, and what is to be done from the source."""
     if resumed:
         check_same_job(job, checkpoint)
+        if store.folder is not None:
+            check_same_place(job, store.folder, checkpoint)
     ledger = Ledger()
     chain = CarryChain()
     for ref, record in store.scan() if resumed else ():
@@ -103,6 +105,22 @@ def check_same_job(job: Job, found: Checkpoint) -> None:
                 f"and this is {_short(now.get(name))}; give this one a name of its own with --name, "
                 f"or begin anew with --fresh"
             )
+
+
+def place_of(job: Job, folder: Path) -> str:
+    """Where the job is, as seen from its state: the same when both are moved together."""
+    home = folder.parent.parent
+    return str(job.base.relative_to(home)) if job.base.is_relative_to(home) else str(job.base)
+
+
+def check_same_place(job: Job, folder: Path, found: Checkpoint) -> None:
+    """With one state folder for many places, a job of the same name elsewhere is another job."""
+    was, now = found.context.get("place"), place_of(job, folder)
+    if was is not None and was != now:
+        raise PlanError(
+            f"{job.name}: an unfinished run of this name belongs to {was}, and this job is in {now}; "
+            f"give this one a name of its own with --name, or begin anew with --fresh"
+        )
 
 
 def _short(value: Any) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 AGENTRUN = str(Path(sys.executable).parent / "agentrun")
-AGENT = '''
+AGENT = """
 import os
 
 def agent(item):
@@ -19,13 +19,11 @@ def agent(item):
     os.write(fd, f"{item.key}\\n".encode())
     os.close(fd)
     return item.text.upper()
-'''
+"""
 
 
 def agentrun(folder: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [AGENTRUN, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False
-    )
+    done = subprocess.run([AGENTRUN, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done
@@ -117,7 +115,9 @@ def test_an_item_that_hangs_or_crashes_takes_its_worker_and_not_the_run(
     assert partial == ["one", "two", "three"]
 
 
-OPENAI_AGENT = AGENT + '''
+OPENAI_AGENT = (
+    AGENT
+    + """
 # What the client raises, with the attributes that it has.
 class APIStatusError(Exception):
     pass
@@ -135,7 +135,8 @@ async def agent(item):
     if os.environ.get("OPENAI_API_KEY") != "right":
         raise AuthenticationError("Error code: 401 - Incorrect API key provided")
     return works(item)
-'''
+"""
+)
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
@@ -195,3 +196,14 @@ def test_a_script_as_agent_can_be_resumed_by_name(tmp_path: Path) -> None:
     agentrun(tmp_path, "resume", "summarise")
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 6
     assert len(calls(tmp_path)) == 6
+
+
+def test_a_job_of_the_same_name_in_another_folder_is_another_job(tmp_path: Path) -> None:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        write_job(tmp_path / name, items='lines = "items.txt"')
+        (tmp_path / name / "items.txt").write_text("one\ntwo\n")
+    agentrun(tmp_path, "start", "here/job.toml", "--state-dir", "state", "--limit", "1", code=4)
+    refused = agentrun(tmp_path, "start", "there/job.toml", "--state-dir", "state", code=2)
+    assert "belongs to" in refused.stderr
+    agentrun(tmp_path, "resume", "here/job.toml", "--state-dir", "state")
