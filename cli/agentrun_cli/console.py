@@ -80,7 +80,16 @@ def put(line: str) -> None:
 def put_json(value: Any) -> None:
     import orjson
 
-    put(orjson.dumps(value, default=str).decode())
+    put(json_for(sys.__stdout__, orjson.dumps(value, default=str).decode()))
+
+
+def json_for(stream: TextIO | None, text: str) -> str:
+    """JSON; on a terminal, JSON that says the same, with what a terminal would obey spelled out."""
+    if stream is None or not stream.isatty():
+        return text
+    import json
+
+    return _HIDDEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def say(line: str = "") -> None:

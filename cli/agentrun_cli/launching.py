@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from agentrun_cli import console
+from agentrun_cli import console, loop
 from agentrun_cli.flags import Asked, how_to_name
 
 if TYPE_CHECKING:
@@ -102,7 +102,6 @@ def _nothing_to_resume(opened: OpenJob) -> dict[str, Any] | None:
 
 
 def _run(ready: Ready, asked: Asked, options: Options) -> int:
-    import asyncio
     import time
 
     from agentrun.errors import AgentrunError, BusyError
@@ -132,7 +131,7 @@ def _run(ready: Ready, asked: Asked, options: Options) -> int:
 
     try:
         with view:
-            summary = asyncio.run(main())
+            summary = loop.run(main())
     except AgentrunError as error:
         if not isinstance(error, BusyError) and (opened.folder / "state.json").exists() and error.exit_code in (74, 75):
             error.__dict__["go_on"] = f"agentrun resume {how_to_name(job.name, opened.folder, asked)}"

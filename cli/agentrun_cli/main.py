@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Annotated, NoReturn
+
+if PurePath(sys.argv[0]).name == "agentrun":
+    # As the command: Ctrl-C while the rest is imported ends it without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import typer
 
@@ -15,6 +21,7 @@ from agentrun_cli.failures import failures
 from agentrun_cli.init import init
 from agentrun_cli.items import items
 from agentrun_cli.log import log
+from agentrun_cli.loop import leave
 from agentrun_cli.results import results
 from agentrun_cli.resume import resume
 from agentrun_cli.show import show
@@ -85,6 +92,7 @@ def agentrun(
 
 
 def main() -> NoReturn:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     console.prepare_streams()
     code = _main(sys.argv[1:])
     try:
@@ -93,7 +101,7 @@ def main() -> NoReturn:
     except OSError:
         code = code or BROKEN_PIPE
         _discard_output()
-    sys.exit(code)
+    leave(code)
 
 
 def _main(arguments: list[str]) -> int:

@@ -37,9 +37,11 @@ def results(
 
 
 def put_bytes(data: bytes) -> None:
-    """Data, as it is; and not flushed at each line, since there may be a million."""
-    from agentrun_cli.console import ReaderGone
+    """Whole lines of data; and not flushed at each, since there may be a million."""
+    from agentrun_cli.console import ReaderGone, json_for
 
+    if sys.stdout.isatty():
+        data = json_for(sys.stdout, data.decode()).encode()
     try:
         sys.stdout.buffer.write(data)
     except BrokenPipeError:
@@ -68,7 +70,7 @@ def _put_output(folder: Path) -> bool:
             return False
         # The same open file: what was checked is what is printed.
         file.seek(0)
-        while piece := file.read(_PIECE_BYTES):
+        while piece := file.read(_PIECE_BYTES) + file.readline():
             put_bytes(piece)
     return True
 

@@ -108,4 +108,5 @@ def stop_on_signals(job: Job, launch: Callable[[], Launch | None], *, exits: boo
         yield caught
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            # Once it has stopped it only says so and exits: one more signal must not change the code.
+            signal.signal(number, signal.SIG_IGN if exits and caught else handler)

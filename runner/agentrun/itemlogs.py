@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 
-from agentrun.errors import UsageError
 from agentrun.item import key_digest
+from agentrun.store.disk import check_folder, disk_error
 
 KEPT_BYTES = 1024 * 1024
 
@@ -16,9 +18,11 @@ KEPT_BYTES = 1024 * 1024
 class ItemLogs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if folder.is_symlink():
-            raise UsageError(f"{folder}: is a symbolic link, which is never followed here; remove it")
+        with _telling_of(folder):
+            try:
+                folder.mkdir(mode=0o700, parents=True)
+            except FileExistsError:
+                check_folder(folder)
         self._known: set[str] = set()
         self._slot_paths: dict[int, Path] = {}
         for name in os.listdir(folder):
@@ -34,7 +38,7 @@ class ItemLogs:
         return path
 
     def append(self, slot: int, text: str) -> None:
-        with _open_append(self.slot_path(slot)) as file:
+        with _telling_of(self.slot_path(slot)), _open_append(self.slot_path(slot)) as file:
             file.write(text.encode("utf-8", "backslashreplace") + b"\n")
 
     def tail(self, slot: int, count: int) -> bytes:
@@ -47,11 +51,12 @@ class ItemLogs:
             return
         path = self._folder / log_name(key)
         self._known.add(path.name)
-        with _open_append(path) as file:
-            file.write(f"--- {heading}\n".encode("utf-8", "backslashreplace"))
-            file.write(said if said.endswith(b"\n") else said + b"\n")
-        _trim(path)
-        self.empty(slot)
+        with _telling_of(path):
+            with _open_append(path) as file:
+                file.write(f"--- {heading}\n".encode("utf-8", "backslashreplace"))
+                file.write(said if said.endswith(b"\n") else said + b"\n")
+            _trim(path)
+            self.empty(slot)
 
     def empty(self, slot: int) -> None:
         path = self.slot_path(slot)
@@ -81,6 +86,15 @@ def log_name(key: str) -> str:
     """A file name for a key: readable as far as that is safe, and unique."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "_", key)[-60:].lstrip(".-")
     return f"{readable}-{key_digest(key).hex()[:12]}.log"
+
+
+@contextmanager
+def _telling_of(path: Path) -> Iterator[None]:
+    """An error of the disk, in words."""
+    try:
+        yield
+    except OSError as error:
+        raise disk_error(path, error) from error
 
 
 def _open_append(path: Path) -> FileIO:

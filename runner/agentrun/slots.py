@@ -180,7 +180,9 @@ class Slots:
         """End the attempts that are under way; their items go back to pending."""
         self._cancelled = True
         for task in self._attempting.values():
-            task.cancel()
+            # Once: a task that was cancelled twice, by a signal and the end of the grace period, does not come back.
+            if not task.cancelling():
+                task.cancel()
 
 
 def _gravity(reason: StopReason) -> int:

@@ -801,8 +801,7 @@ def test_a_state_whose_run_has_a_summary_is_a_finished_run(
     (folder / "state.json").write_bytes(state)
     store = open_folder(load=False)
     loaded = store.load()
-    assert loaded.finished == summary(total=1)
-    assert loaded.finished is not None
+    assert loaded.finished is not None and summary(total=1).items() <= loaded.finished.items()
     store.finish(loaded.finished)
     assert not (folder / "state.json").exists()
     assert len(store.summaries()) == 1
@@ -816,7 +815,8 @@ def test_a_summary_that_cannot_be_read_is_written_again(folder: Path, open_folde
     (folder / "runs" / f"{RUN}.json").write_bytes(b"")
     assert store.load().finished is None
     store.finish(summary())
-    assert store.summaries() == [summary()]
+    (filed,) = store.summaries()
+    assert summary().items() <= filed.items()
 
 
 def test_only_the_last_twenty_summaries_and_three_journals_are_kept(

@@ -15,6 +15,7 @@ FSYNC_FAILS = (
     "test_after_a_failed_call_nothing_is_acknowledged_and_the_next_launch_is_right[fsync-EIO]"
 )
 SHORT_WRITE = "tests/crash/test_nth_call.py::test_a_short_write_is_continued"
+SLOT = f"{ORDER}::test_a_slot_takes_the_next_item_only_when_the_last_checkpoint_is_on_disk"
 RECOVERY = "tests/crash/test_second_crash.py::test_a_power_cut_while_a_killed_run_recovers_loses_nothing"
 
 
@@ -130,7 +131,7 @@ MUTANTS = [
         "slots.py",
         "            await self._committer.commit(unit)\n",
         "            self._commit = asyncio.ensure_future(self._committer.commit(unit))\n",
-        (ORDER,),
+        (SLOT,),
     ),
     Mutant(
         "acknowledged before the rename",
@@ -144,7 +145,7 @@ MUTANTS = [
             self._loop.call_soon_threadsafe(self._finish, units, waiters, refs, error)
             try:
 """,
-        (ORDER,),
+        (SLOT,),
     ),
     Mutant(
         "fixed temporary name",

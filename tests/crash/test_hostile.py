@@ -19,7 +19,6 @@ from typing import Any
 
 import orjson
 import pytest
-from agentrun_cli.console import clean, clean_text
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -35,7 +34,8 @@ from agentrun.launch import Launch
 from agentrun.layers import ITEMS, RUN, TOP
 from agentrun.sources import open_source
 from agentrun.store.memory import MemoryStore
-from crash.command_line import COMMAND, Long, Place, place
+from agentrun_cli.console import clean, clean_text
+from crash.command_line import COMMAND, OUR_FRAME, Long, Place, place
 from crash.workload import scratch
 
 # ---- Hypothesis: each property is a function of one example, called in this process
@@ -385,8 +385,7 @@ def check_terminal(said: bytes) -> None:
     text = rest.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").replace("\t", " ")
     found = re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]", text)
     assert found is None, f"the terminal got {found!r} in …{text[max(0, found.start() - 200) : found.end() + 50]!r}"
-    # A traceback of the agent's is its own business.
-    assert not re.search(r'File "[^"]*/agentrun(_cli)?/', text) and "bug of agentrun" not in text, text[-3000:]
+    assert not OUR_FRAME.search(text) and "bug of agentrun" not in text, text[-3000:]
 
 
 def tree(base: Path) -> set[str]:

@@ -81,7 +81,7 @@ def guardians(job: Place) -> set[int]:
 
 def leave_behind(rng: random.Random, *, kind: str, how: str) -> int:
     """`how`: the runner is killed; the guardian before it; both at once; or the attempt's time is over."""
-    run = {"timeout": "300ms" if how == "timeout" else "5m", "retries": 1}
+    run = {"timeout": "2s" if how == "timeout" else "5m", "retries": 1}
     with place(kind=kind, total=1, agent=AGENT, run=run) as job:
         first = job.start()
         left = job.base / "left.log"

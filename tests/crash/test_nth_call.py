@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -29,7 +29,7 @@ def workload() -> Iterator[Workload]:
     ids=lambda value: value if isinstance(value, str) else errno.errorcode[value],
 )
 def test_after_a_failed_call_nothing_is_acknowledged_and_the_next_launch_is_right(
-    workload: Workload, call: Call, number: int, record_property: Callable[[str, object], None]
+    workload: Workload, call: Call, number: int
 ) -> None:
     count = 0
     stage = Stage(workload)
@@ -38,7 +38,7 @@ def test_after_a_failed_call_nothing_is_acknowledged_and_the_next_launch_is_righ
         while fail_at(stage, state, call, n, number):
             n += 1
         count += n - 1
-    record_property("faults", count)
+    print(count, "faults")
     assert count >= 3
 
 

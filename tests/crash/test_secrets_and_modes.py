@@ -155,7 +155,8 @@ def test_a_planted_symlink_is_never_followed(name: str, to: str, cheap_job: Plac
         (job.base / folder).mkdir(mode=0o700, exist_ok=True)
     link.symlink_to(target)
     code = job.finish()
-    assert code in (0, 2, 74), job.said
+    # 65: a job.json that somebody else wrote is read no further.
+    assert code in (0, 2, 74) or (code == 65 and name.endswith("job.json")), job.said
     job.check_words()
     if to == "a file":
         assert target.read_text() == "precious", f"{name} was followed"

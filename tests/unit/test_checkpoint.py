@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentrun.checkpoint import VERSION, Checkpoint, decode_checkpoint, encode_checkpoint
@@ -82,6 +82,7 @@ def test_text_that_is_not_json_is_told_with_its_place() -> None:
 
 
 @pytest.mark.parametrize("accept_edits", [False, True])
+@settings(deadline=None)  # no timed tests
 @given(st.data())
 def test_whatever_the_file_holds_the_answer_is_a_checkpoint_or_a_clear_error(
     accept_edits: bool, data: st.DataObject

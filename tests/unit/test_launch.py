@@ -1222,6 +1222,16 @@ def test_compaction_at_launch_keeps_the_results(world: World) -> None:
     assert (world.base / "out.jsonl").read_bytes() == carried(world)
 
 
+def test_a_launch_that_compacts_writes_the_right_results(world: World) -> None:
+    world.items(*names(8))
+    for value in range(4):
+        world.items(*names(8), **dict.fromkeys(names(6), value))
+        assert world.go(limit=6)["exit_code"] == 4
+    assert world.go(compact_over_bytes=1000)["exit_code"] == 0
+    assert world.ran == ["k006", "k007"]
+    assert (world.base / "out.jsonl").read_bytes() == world.expected()
+
+
 def test_versions_of_the_agent_are_counted_and_told(world: World) -> None:
     world.items(*names(6))
     world.go(limit=2)
@@ -1382,16 +1392,11 @@ def test_a_state_whose_run_has_a_summary_is_cleared_and_nothing_is_run(in_folder
 
 def test_results_that_a_dying_launch_had_renamed_already_are_its_own(world: World) -> None:
     world.items("a", "b")
-    commits: list[int] = []
-
-    def hook(store: Hooked) -> None:
-        store.after = lambda checkpoint, entries: commits.append(checkpoint.seq)
-
-    world.hook = hook
-    world.go()
-    results = (world.base / "out.jsonl").read_bytes()
-    (world.base / "out.jsonl").unlink()
-    world.crash(commits=len(commits) - 1, landed=True)  # after the last commit, before the results
+    results = world.expected()
+    # One commit at the beginning, one an item, one at the end; then the one before the results.
+    world.crash(commits=4, landed=True)
+    found = world.state()
+    assert found is not None and "completing" in found.context
     (world.base / "out.jsonl").write_bytes(results)
     assert world.go()["exit_code"] == 0
     assert world.ran == [] and (world.base / "out.jsonl").read_bytes() == results

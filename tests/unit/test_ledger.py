@@ -3,7 +3,7 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentrun.item import key_digest
@@ -58,6 +58,7 @@ def test_beginning_anew_is_another_generation_and_pending() -> None:
     assert ledger.failed_launches == {} and ledger.refs[row] == 0
 
 
+@settings(deadline=None)  # no timed tests
 @given(st.lists(st.tuples(st.integers(0, 19), st.sampled_from(["done", "failed", "skipped", "waiting"])), max_size=60))
 def test_settling_one_by_one_is_the_same_as_counting_anew(steps: list[tuple[int, str]]) -> None:
     ledger = listed(20)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentrun.ranges import NEWEST, Ranges
@@ -16,6 +16,7 @@ def of(indexes: set[int]) -> list[list[int]]:
     return ranges
 
 
+@settings(deadline=None)  # no timed tests
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 60))))
 def test_they_are_the_set_of_what_was_added_and_not_discarded(steps: list[tuple[bool, int]]) -> None:
     """61 positions have at most 31 ranges: none is dropped."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentrun.jsontext import encode
@@ -43,6 +43,7 @@ def test_an_output_of_several_lines_becomes_one() -> None:
     assert b"\n" not in line and decode_record(line)["output"] == {"a": [1, 2]}
 
 
+@settings(deadline=None)  # no timed tests
 @given(json_values)
 def test_what_goes_in_comes_out(value: Any) -> None:
     line = encode_record(1, FIELDS, encode(value))

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from agentrun.job import Job
 
 CANCEL_SECONDS = 5.0
+STOP_SECONDS = 1.0
+"""Where the launch itself stops: the process ends soon, and the attempt with it."""
 CLOSE_SECONDS = 10.0
 
 
@@ -62,7 +64,7 @@ class InLoopExecutor:
                 return task.result()
             ended = await self._cancel(task)
         except asyncio.CancelledError:
-            await self._cancel(task)
+            await self._cancel(task, seconds=STOP_SECONDS)
             raise
         finally:
             link.close()
@@ -89,9 +91,9 @@ class InLoopExecutor:
             await link.drain()
             return outcome
 
-    async def _cancel(self, task: asyncio.Task[Outcome]) -> bool:
+    async def _cancel(self, task: asyncio.Task[Outcome], *, seconds: float = CANCEL_SECONDS) -> bool:
         """True if the task ended."""
-        deadline = asyncio.get_running_loop().time() + CANCEL_SECONDS
+        deadline = asyncio.get_running_loop().time() + seconds
         cancelled: asyncio.CancelledError | None = None
         while not task.done() and asyncio.get_running_loop().time() < deadline:
             task.cancel()

@@ -61,10 +61,14 @@ class LogSink:
         with self._lock:
             if not self._is_open:  # a thread of an attempt that is over
                 return
-            if self._fd < 0:
-                self._fd = open_log(self._path)
-                self._used.add(self._path)
-            os.write(self._fd, data)
+            try:
+                if self._fd < 0:
+                    self._fd = open_log(self._path)
+                    self._used.add(self._path)
+                os.write(self._fd, data)
+            except OSError:
+                # A full disk is the next checkpoint's to report, and not what an agent's print may fail with.
+                pass
 
     def close(self) -> None:
         with self._lock:

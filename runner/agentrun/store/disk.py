@@ -108,6 +108,11 @@ def secure_folder(disk: Disk, folder: Path) -> None:
         # Of a folder that others made for us the parent may be closed to us.
         if made:
             raise
+    check_folder(folder)
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that others could tamper with."""
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode):
         raise UsageError(f"{folder}: is not a folder (a link is not taken either); move it away")

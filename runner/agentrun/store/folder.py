@@ -19,6 +19,7 @@ from agentrun.errors import CheckpointError, DiskError
 from agentrun.record import RecordError, check_record, decode_record, encode_record
 from agentrun.store.disk import (
     Disk,
+    check_folder,
     discard,
     disk_error,
     replace_file,
@@ -76,10 +77,13 @@ class FolderStore:
             if not (root / ".gitignore").exists():
                 replace_file(self._disk, root / ".gitignore", [b"*\n"])
             secure_folder(self._disk, self._folder)
+            for name in ("runs", "logs"):
+                if os.path.lexists(self._folder / name):
+                    check_folder(self._folder / name)
             self._lock.acquire(wait_seconds=wait_seconds)
             self._folder_fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise disk_error(self._folder, error) from error
+            raise disk_error(error.filename or self._folder, error) from error
 
     def release(self) -> None:
         for fd in (self._journal_fd, self._folder_fd, self._log_fd):
