@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check format wheel clean
+.PHONY: help demo test check format torture gate flat wheel clean
 .DEFAULT_GOAL := help
 
 help: ## what can be made
@@ -32,6 +32,15 @@ check: $(STAMP) ## ruff, mypy --strict, import-linter
 format: $(STAMP) ## put the code into its form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+torture: $(STAMP) ## the long crash tests: make torture SEED=7 MINUTES=60
+	PYTHONPATH=tests $(BIN)/python -m crash.torture $(if $(SEED),--seed $(SEED)) --minutes $(or $(MINUTES),60)
+
+gate: $(STAMP) ## seeded bugs, each caught by a crash test
+	PYTHONPATH=tests $(BIN)/python -m crash.gate
+
+flat: $(STAMP) ## does the cost of an item grow with progress?
+	$(BIN)/python tests/benchmarks/flat.py
 
 wheel: $(STAMP) ## dist/*.whl
 	$(BIN)/python -m build --wheel

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,7 +13,7 @@ from typing import Any, BinaryIO
 
 from agentrun.agents import Agent
 from agentrun.events import Watcher, ignore
-from agentrun.executors.guardian import Guardian
+from agentrun.executors.guardian import Guardian, end_launch
 from agentrun.executors.open import open_executor
 from agentrun.executors.prints import capture_prints
 from agentrun.job import Job
@@ -60,10 +59,15 @@ async def execute(
     if began is not None:
         began(launch)
     try:
-        nothing_to_do = launch.prepare()
+        try:
+            nothing_to_do = launch.prepare()
+        finally:
+            if store.left_mark:
+                # Its guardian has done this, unless that was killed as well. Our own release will forget it.
+                end_launch(store.left_mark)
         if nothing_to_do is not None:
             return nothing_to_do
-        guardian = Guardian.start(store.lock_fd, secrets.token_hex(8))
+        guardian = Guardian.start(store.lock_fd, store.mark)
         watching = asyncio.ensure_future(guardian.watch())
         try:
             executor = open_executor(job, agent, guardian=guardian, environ=environ or {})

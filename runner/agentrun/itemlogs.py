@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 from agentrun.item import key_digest
 from agentrun.store.disk import check_folder, disk_error
@@ -25,11 +26,16 @@ class ItemLogs:
                 check_folder(folder)
         self._known: set[str] = set()
         self._slot_paths: dict[int, Path] = {}
-        for name in os.listdir(folder):
+        self._known.update(name for name in os.listdir(folder) if not name.startswith("."))
+
+    def adopt(self, running: Sequence[Mapping[str, Any]], heading: str) -> None:
+        """After a launch that died: what the items in flight had printed goes to their own logs."""
+        for item in running:
+            if isinstance(slot := item.get("slot"), int):
+                self.keep(slot, item["key"], heading)
+        for name in os.listdir(self._folder):
             if name.startswith(".slot-"):
-                (folder / name).unlink()  # of a launch that died
-            else:
-                self._known.add(name)
+                (self._folder / name).unlink()
 
     def slot_path(self, slot: int) -> Path:
         path = self._slot_paths.get(slot)

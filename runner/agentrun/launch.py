@@ -27,7 +27,7 @@ from agentrun.results import write_results
 from agentrun.slots import Slots, StopReason
 from agentrun.sources import Source, encode_python_items
 from agentrun.standing import Run, new_checkpoint, summarise
-from agentrun.store.disk import Disk, discard
+from agentrun.store.disk import Disk, discard, discard_temporaries
 from agentrun.store.port import Store
 
 COMPACT_OVER_BYTES = 64 * 1024 * 1024
@@ -233,11 +233,15 @@ class Launch:
             self._abandoned.seq += 1
             store.commit(self._abandoned, flush=True)
             store.finish(summarise(self._abandoned, status="abandoned"))
+        died_with = run.checkpoint.running
         slots.open(self._feed(), self._job.concurrency)
         await committer.commit_bare()
         if self._job_json is not None:
             store.keep("job.json", [self._job_json])
         store.prune(keep=[self._spool] if self._spool else [])
+        for path in (run.output, run.partial_output):
+            discard_temporaries(self._disk, path)
+        self._logs.adopt(died_with, f"launch {run.launch - 1}, when the runner died")
         self._note("restore" if run.resumed else "launch", run_id=run.run_id)
         self._compact()
         for row, key in run.dead.items():

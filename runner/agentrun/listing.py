@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from array import array
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import orjson
 
 from agentrun.checkpoint import Checkpoint
 from agentrun.errors import AgentrunError, CheckpointError, ItemsError
@@ -18,10 +15,11 @@ from agentrun.failure import Failure
 from agentrun.item import key_digest
 from agentrun.ledger import NO_REF, PENDING, STATE_NAMES, Ledger
 from agentrun.plan import CarryChain, identify_items
-from agentrun.record import check_record
+from agentrun.record import decode_record
 from agentrun.recovery import open_items
 from agentrun.sources import open_source
 from agentrun.standing import new_checkpoint
+from agentrun.store.journal import JournalLines
 from agentrun.views import live_holder, read_checkpoint, read_summaries
 
 if TYPE_CHECKING:
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from agentrun.sources.port import Source
 
 READ_AGAIN = 20
-_WINDOW_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,25 +105,25 @@ def open_listing(folder: Path, job: Job | None = None) -> Listing:
     for _ in range(READ_AGAIN):
         checkpoint, ended = read_checkpoint(folder), read_summaries(folder)
         if checkpoint is None and not ended:
-            listing = Listing(_Records(None, folder, 0))
+            listing = Listing(_Records())
             if job is not None:
                 listing.follow(_source(folder, job, None, ended))
             return listing
         if checkpoint is not None and not (ended and ended[0].get("run_id") == checkpoint.run_id):
-            path = folder / checkpoint.journal_name
-            fd = _open_journal(path)
-            if fd is None and checkpoint.journal_length:
+            lines = _open_journal(folder / checkpoint.journal_name)
+            if lines is None and checkpoint.journal_length:
                 # A runner compacted the journal, or finished the run, between the two reads.
                 continue
-            records = _Records(fd, path, checkpoint.journal_length, checkpoint.outputs)
+            records = _Records(lines, checkpoint.journal_length, checkpoint.outputs)
             return _unfinished(Listing(records, checkpoint=checkpoint), folder, job, ended)
-        path = folder / "runs" / f"{ended[0].get('run_id')}.jsonl"
-        if (fd := _open_journal(path)) is None and checkpoint is not None:
-            path = folder / checkpoint.journal_name
-            if (fd := _open_journal(path)) is None:
+        lines = _open_journal(folder / "runs" / f"{ended[0].get('run_id')}.jsonl")
+        if lines is None and checkpoint is not None:
+            # It is filed, and its journal about to be.
+            lines = _open_journal(folder / checkpoint.journal_name)
+            if lines is None and checkpoint.journal_length:
                 continue
-        length = ended[0].get("journal_length")
-        return _ended(Listing(_Records(fd, path, length), summary=ended[0]), folder, job, ended)
+        records = _Records(lines, ended[0].get("journal_length", 0) if lines else 0)
+        return _ended(Listing(records, summary=ended[0]), folder, job, ended)
     raise CheckpointError(f"{folder}: the journal that state.json names is missing; restore it, or begin with --fresh")
 
 
@@ -158,7 +155,6 @@ def _ended(listing: Listing, folder: Path, job: Job | None, ended: list[dict[str
     try:
         listing.scan()
         listing.follow_records({})
-        listing.check_all_there(total)
         if job is not None and len(listing) and not listing.is_whole(total):
             _try_source(listing, folder, job, ended, total)
     except BaseException:
@@ -276,10 +272,6 @@ class Listing:
     def _index(self, position: int) -> int:
         return position if self._indexes is None else self._indexes[position]
 
-    def check_all_there(self, total: int) -> None:
-        if len(self) < total and (at := self._records.damaged_at) is not None:
-            raise self._records.damaged(at)
-
     def is_whole(self, total: int) -> bool:
         """Whether the records alone say where each of `total` items is."""
         assert self._indexes is not None
@@ -353,85 +345,41 @@ class Listing:
 class _Records:
     """The records of a run, by where they stand: in the journal up to its length, then in `outputs`."""
 
-    def __init__(self, fd: int | None, path: Path, length: int | None, outputs: list[bytes] | None = None) -> None:
-        self._fd = fd
-        self._path = path
+    def __init__(self, lines: JournalLines | None = None, length: int = 0, outputs: Sequence[bytes] = ()) -> None:
+        self._lines = lines
         self._length = length
-        """None for the journal of a run that has ended: all of it."""
         self._outputs: dict[int, bytes] = {}
-        ref = length or 0
-        for line in outputs or ():
+        ref = length
+        for line in outputs:
             self._outputs[ref] = line
             ref += len(line) + 1
-        self._at = 0
-        self._window = b""
-        self.damaged_at: int | None = None
 
     def close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        if self._lines is not None:
+            self._lines.close()
 
     def scan(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """All of them with their refs, oldest first.
-
-        Of a run that has ended the length is not known: its journal may have a tail that a commit left which a crash
-        cut short. That begins in the midst of a record, or with one of an earlier seq.
-        """
-        ref, rest, seq = 0, b"", 0
-        while self._length is None or ref + len(rest) < self._length:
-            at = ref + len(rest)
-            most = _WINDOW_BYTES if self._length is None else min(_WINDOW_BYTES, self._length - at)
-            if not (piece := self._read(at, most)):
-                break
-            *lines, rest = (rest + piece).split(b"\n")
-            for line in lines:
-                if self._length is None and not check_record(line):
-                    self.damaged_at = ref
-                    return
-                record = self._decode(ref, line)
-                if self._length is None and record["seq"] < seq:
-                    return
-                seq = record["seq"]
-                yield ref, record
-                ref += len(line) + 1
-        if self._length is not None and ref != self._length:
-            raise CheckpointError(f"{self._path}: ends at byte {ref + len(rest)}, and state.json counts on more")
+        """All of them with their refs, oldest first."""
+        for ref, line in self._lines.until(self._length) if self._lines else ():
+            yield ref, _decode(ref, line)
         for ref, line in self._outputs.items():
-            yield ref, self._decode(ref, line)
+            yield ref, _decode(ref, line)
 
     def at(self, ref: int) -> dict[str, Any]:
-        if (line := self._outputs.get(ref)) is not None:
-            return self._decode(ref, line)
-        start = ref - self._at
-        end = self._window.find(b"\n", start) if 0 <= start < len(self._window) else -1
-        if end < 0:
-            # Slots do not finish in order: the next one asked for may stand a little before this one.
-            self._at = max(0, ref - _WINDOW_BYTES // 4)
-            self._window, start = self._read(self._at, _WINDOW_BYTES), ref - self._at
-            while (end := self._window.find(b"\n", start)) < 0:
-                if not (more := self._read(self._at + len(self._window), _WINDOW_BYTES)):
-                    break
-                self._window += more
-        return self._decode(ref, self._window[start:end])
-
-    def damaged(self, ref: int) -> CheckpointError:
-        return CheckpointError(f"{self._path}: the record at byte {ref} is damaged (its checksum does not match)")
-
-    def _read(self, offset: int, count: int) -> bytes:
-        return os.pread(self._fd, count, offset) if self._fd is not None else b""
-
-    def _decode(self, ref: int, line: bytes) -> dict[str, Any]:
-        if not check_record(line):
-            raise self.damaged(ref)
-        record: dict[str, Any] = orjson.loads(line)
-        return record
+        line = self._outputs.get(ref)
+        if line is None:
+            assert self._lines is not None
+            line = self._lines.at(ref)
+        return _decode(ref, line)
 
 
-def _open_journal(path: Path) -> int | None:
+def _decode(ref: int, line: bytes) -> dict[str, Any]:
     try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from None
+        return decode_record(line)
+    except ValueError as error:
+        raise CheckpointError(f"the record at byte {ref} of the journal is damaged ({error})") from None
+
+
+def _open_journal(path: Path) -> JournalLines | None:
+    lines = JournalLines(path)
+    return lines if lines.open() else None

@@ -837,7 +837,7 @@ def test_only_the_last_twenty_summaries_and_three_journals_are_kept(
 def test_pruning_removes_what_no_checkpoint_names(folder: Path, open_folder: Callable[..., FolderStore]) -> None:
     store = open_folder()
     store.commit(checkpoint(1), [entry("a")], flush=True)
-    stale = [".state.json.0123.tmp", "journal-9.jsonl", "items-1-a.spool"]
+    stale = [".state.json.0123456789ab.tmp", "journal-9.jsonl", "items-1-a.spool"]
     for name in [*stale, "items-2-b.spool", "mine.txt"]:
         (folder / name).write_bytes(b"x")
     store = open_folder()
@@ -898,3 +898,23 @@ def test_the_log_of_launches_is_never_an_error(folder: Path, open_folder: Callab
     (folder / "log.jsonl").mkdir()
     store.note({"event": "launch"})
     store.commit(checkpoint(1))
+
+
+def test_the_state_of_a_finished_run_put_over_that_of_another_is_noticed_and_nothing_is_touched(
+    folder: Path, open_folder: Callable[..., FolderStore]
+) -> None:
+    store = open_folder(redo_limit_bytes=1)
+    store.commit(checkpoint(1), [entry("a")])
+    old = (folder / "state.json").read_bytes()
+    store.finish({"run_id": checkpoint(1).run_id, "status": "finished"})
+    second = checkpoint(1)
+    second.run_id = f"{second.run_id}-2"
+    store.commit(second, [entry("b")])
+    (folder / "state.json").write_bytes(old)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    store.release()
+    with pytest.raises(CheckpointError, match="is of a run that has finished"):
+        FolderStore(folder).load()
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "lock"} == {
+        path: text for path, text in before.items() if path.name != "lock"
+    }

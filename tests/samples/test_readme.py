@@ -59,7 +59,9 @@ def test_the_tour_is_what_happens(triage: Path) -> None:
     whole = document.read_bytes()
     document.write_bytes(b"")
     environment = {**os.environ, "TRIAGE_SECONDS": "0.05"}
-    started = subprocess.Popen([str(AGENTRUN), "start", "job.toml"], cwd=triage, env=environment, stderr=subprocess.PIPE)
+    started = subprocess.Popen(
+        [str(AGENTRUN), "start", "job.toml"], cwd=triage, env=environment, stderr=subprocess.PIPE
+    )
     state = triage / ".agentrun/triage/state.json"
     while not (state.exists() and re.search(rb'"last_completed": (8\d|9\d)', state.read_bytes())):
         assert started.poll() is None
@@ -67,9 +69,10 @@ def test_the_tour_is_what_happens(triage: Path) -> None:
     started.send_signal(signal.SIGKILL)
     assert started.communicate()[1].decode().splitlines()[0] == shown(first, "agentrun start job.toml").splitlines()[0]
 
-    assert shape(call("agentrun status", triage).stdout.rstrip("\n")).split() == shape(
-        shown(first, "agentrun status")
-    ).split()
+    assert (
+        shape(call("agentrun status", triage).stdout.rstrip("\n")).split()
+        == shape(shown(first, "agentrun status")).split()
+    )
     failed = call("agentrun resume triage", triage)
     assert failed.returncode == 1
     assert shape(failed.stderr.rstrip("\n")) == shape(shown(first, "agentrun resume triage"))

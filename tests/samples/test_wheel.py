@@ -20,7 +20,9 @@ def test_a_wheel_installed_elsewhere_runs_a_job(tmp_path: Path) -> None:
 
     def call(*command: str) -> str:
         environment = {**os.environ, "PYTHONPATH": str(site)}
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=True)
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=True
+        )
         return done.stdout + done.stderr
 
     where = "import agentrun, agentrun_cli; print(agentrun.__file__, *agentrun_cli.__path__)"

@@ -225,10 +225,10 @@ def test_damage_in_a_journal_is_an_error_and_not_a_shorter_list(made: Made) -> N
     made.commit(*({"key": key, "index": index, "output": b'"%s"' % (b"x" * 300)} for index, key in enumerate("abcd")))
     journal = made.folder / made.checkpoint.journal_name
     journal.write_bytes(journal.read_bytes().replace(b"xxx", b"xyx", 1))
-    with pytest.raises(CheckpointError, match="byte 0 is damaged"):
+    with pytest.raises(CheckpointError, match="byte 0 of the journal is damaged"):
         list(read_items(made.folder, made.job))
     made.finish(total=4)
-    with pytest.raises(CheckpointError, match="byte 0 is damaged"):
+    with pytest.raises(CheckpointError, match="byte 0 of the journal is damaged"):
         list(read_items(made.folder))
 
 

@@ -13,6 +13,8 @@ from agentrun.failure import Failure
 from agentrun.jsontext import encode
 
 Target = Callable[..., Any]
+CLOSE_SECONDS = 10.0
+"""What an agent may take to close."""
 
 
 def perform(target: Target, context: Context, link: Link, *, wants_ctx: bool) -> Outcome:

@@ -136,6 +136,11 @@ def end_tree(pid: int, mark: Mark | None = None, born: int | None = None) -> Non
     _end(lambda: find_tree({pid: born}, mark, spare={os.getpid()}))
 
 
+def end_launch(marker: str) -> None:
+    """Kill what carries the marker of a launch that died together with its guardian."""
+    _end(lambda: find_tree({}, (LAUNCH_VARIABLE, marker), spare={os.getpid()}))
+
+
 def _end(find: Callable[[], set[int]]) -> None:
     quiet, pause = 0, 0.001
     # Collected before killing, as a killed parent's children are nobody's; twice, as one may fork in between.

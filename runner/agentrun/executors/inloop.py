@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentrun.context import Context
 from agentrun.errors import AgentError
-from agentrun.executors.calls import close_agent, perform_async, tell_of_close
+from agentrun.executors.calls import CLOSE_SECONDS, close_agent, perform_async, tell_of_close
 from agentrun.executors.facts import user_traceback
 from agentrun.executors.port import Attempt, Channel, Outcome
 from agentrun.executors.prints import LogSink, log_to
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 CANCEL_SECONDS = 5.0
 STOP_SECONDS = 1.0
 """Where the launch itself stops: the process ends soon, and the attempt with it."""
-CLOSE_SECONDS = 10.0
 
 
 class InLoopExecutor:

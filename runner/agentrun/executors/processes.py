@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from agentrun.executors.calls import CLOSE_SECONDS
 from agentrun.executors.child import Child, await_children, describe_exit
 from agentrun.executors.guardian import Guardian
 from agentrun.executors.port import Attempt, Channel, Outcome
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from agentrun.agents import Agent
     from agentrun.job import Job
 
-CLOSE_SECONDS = 10.0
 LOAD_SECONDS = 60.0
 """What a worker may take to load its agent, at least; an attempt's own time begins after that."""
 

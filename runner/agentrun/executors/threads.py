@@ -14,9 +14,8 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from agentrun.context import Context
-from agentrun.executors.calls import close_agent, perform, tell_of_close
+from agentrun.executors.calls import CLOSE_SECONDS, close_agent, perform, tell_of_close
 from agentrun.executors.facts import outcome_from
-from agentrun.executors.inloop import CLOSE_SECONDS
 from agentrun.executors.port import Attempt, Channel, Outcome
 from agentrun.executors.prints import LogSink, log_to
 from agentrun.failure import THREAD_TIMEOUT, Failure

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterable
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from agentrun.errors import DiskError, UsageError
 
+_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{12}\.tmp", re.DOTALL)
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
@@ -68,6 +70,12 @@ def temporary_name(folder: Path, name: str) -> str:
     return os.path.join(folder, f".{name}.{secrets.token_hex(6)}.tmp")
 
 
+def is_temporary(name: str, of: str | None = None) -> bool:
+    """Is it one that a launch which died has left behind? With `of`, one of that file."""
+    found = _TEMPORARY.fullmatch(name)
+    return found is not None and of in (None, found[1])
+
+
 def replace_file(disk: Disk, path: Path, chunks: Iterable[bytes], *, mode: int = 0o600) -> None:
     """Make `path` hold `chunks`, wholly or not at all, and durably."""
     temporary = temporary_name(path.parent, path.name)
@@ -92,6 +100,13 @@ def discard(disk: Disk, path: str) -> None:
         disk.unlink(path)
     except OSError:
         pass
+
+
+def discard_temporaries(disk: Disk, path: Path) -> None:
+    """Unlink what launches that died while they wrote `path` have left beside it."""
+    for name in os.listdir(path.parent):
+        if is_temporary(name, path.name):
+            discard(disk, str(path.parent / name))
 
 
 def secure_folder(disk: Disk, folder: Path) -> None:

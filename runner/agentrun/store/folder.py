@@ -22,11 +22,13 @@ from agentrun.store.disk import (
     check_folder,
     discard,
     disk_error,
+    is_temporary,
     replace_file,
     secure_folder,
     sync_folder,
     temporary_name,
 )
+from agentrun.store.journal import PIECE_BYTES, JournalLines
 from agentrun.store.lock import Lock
 from agentrun.store.port import Entry, Loaded
 
@@ -36,7 +38,6 @@ SUMMARIES_KEPT = 20
 JOURNALS_KEPT = 3
 
 _JOURNAL = re.compile(r"journal-(\d+)\.jsonl")
-_READ_BYTES = 1 << 20
 
 
 class FolderStore:
@@ -67,6 +68,14 @@ class FolderStore:
     @property
     def lock_fd(self) -> int | None:
         return self._lock.fd
+
+    @property
+    def mark(self) -> str:
+        return self._lock.mark
+
+    @property
+    def left_mark(self) -> str:
+        return self._lock.left_mark
 
     # ---- the lock
 
@@ -111,15 +120,27 @@ class FolderStore:
         self._stored = _identity(self._state_path)
         summary = _read_json(self._folder / "runs" / f"{checkpoint.run_id}.json")
         if summary is not None:
+            self._check_alone()
             return Loaded(checkpoint=checkpoint, finished=summary)
         self._check_tail()
         return Loaded(checkpoint=checkpoint)
 
     def _begin_fresh(self) -> None:
-        numbers = [int(m[1]) for name in _names(self._folder) if (m := _JOURNAL.fullmatch(name))]
+        # Never the number of the run before: its state.json, put back, must not fit the journal of another.
+        names = [*_names(self._folder), *(str(ended.get("journal")) for ended in self.summaries()[:1])]
+        numbers = [int(found[1]) for name in names if (found := _JOURNAL.fullmatch(name))]
         self._seq, self._run_id, self._stored = 0, "", None
         self._outputs, self._outputs_bytes = [], 0
         self._journal_name, self._journal_length = f"journal-{max(numbers, default=0) + 1}.jsonl", 0
+
+    def _check_alone(self) -> None:
+        """The state of a finished run, and the journal of another: an old state.json was put over a newer run's."""
+        others = [name for name in _names(self._folder) if _JOURNAL.fullmatch(name) and name != self._journal_name]
+        if others:
+            raise CheckpointError(
+                f"{self._state_path}: is of a run that has finished, and {others[0]} is of another; "
+                f"put the newest state.json back, or begin anew with --fresh (the old files are kept)"
+            )
 
     def _check_tail(self) -> None:
         """A valid record past the journal's length and beyond the next seq: an older state.json was put back."""
@@ -169,8 +190,8 @@ class FolderStore:
             yield ref, line
             ref += len(line) + 1
 
-    def _journal_bytes(self) -> _Lines:
-        return _Lines(self._folder / self._journal_name, self._journal_length)
+    def _journal_bytes(self) -> JournalLines:
+        return JournalLines(self._folder / self._journal_name)
 
     def size(self, refs: Iterable[int] | None = None) -> int:
         if refs is None:
@@ -277,7 +298,7 @@ class FolderStore:
                         piece += line
                         new_refs.append(length)
                         length += len(line)
-                        if len(piece) >= _READ_BYTES:
+                        if len(piece) >= PIECE_BYTES:
                             self._disk.write(fd, bytes(piece))
                             piece.clear()
                 self._disk.write(fd, bytes(piece))
@@ -305,7 +326,7 @@ class FolderStore:
             secure_folder(self._disk, runs)
             if _read_json(runs / f"{run_id}.json") is None:
                 # Nothing past the length is data in the journal that is kept beside it, either.
-                filed = {**summary, "journal_length": self._journal_length}
+                filed = {**summary, "journal": self._journal_name, "journal_length": self._journal_length}
                 replace_file(self._disk, runs / f"{run_id}.json", [orjson.dumps(filed, option=orjson.OPT_INDENT_2)])
             else:
                 # An earlier launch renamed it and may not have lived to sync that; the journal must not go before it.
@@ -355,13 +376,13 @@ class FolderStore:
         runs = self._folder / "runs"
         ended = sorted((name[:-5] for name in _names(runs) if name.endswith(".json")), reverse=True)
         old = [f"{run}.json" for run in ended[SUMMARIES_KEPT:]] + [f"{run}.jsonl" for run in ended[JOURNALS_KEPT:]]
-        for name in set(old) & set(_names(runs)):
-            discard(self._disk, str(runs / name))
+        for name in _names(runs):
+            if name in old or is_temporary(name):
+                discard(self._disk, str(runs / name))
         for name in _names(self._folder):
-            stale = (_JOURNAL.fullmatch(name) and name != self._journal_name) or (
-                name.endswith(".spool") and name not in keep
-            )
-            if stale or (name.startswith(".") and name.endswith(".tmp")):
+            is_old_journal = _JOURNAL.fullmatch(name) and name != self._journal_name
+            is_old_spool = name.endswith(".spool") and name not in keep
+            if is_old_journal or is_old_spool or is_temporary(name):
                 discard(self._disk, str(self._folder / name))
 
     # ---- beside the run
@@ -399,76 +420,6 @@ class FolderStore:
                 shutil.rmtree(path)
             else:
                 path.unlink()
-
-
-class _Lines:
-    """The lines of a journal, in order or at a given place, read in large pieces."""
-
-    def __init__(self, path: Path, length: int) -> None:
-        self._path = path
-        self._length = length
-        self._fd: int | None = None
-        self._at = 0
-        self._piece = b""
-
-    def __enter__(self) -> _Lines:
-        try:
-            self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            if self._length:
-                raise CheckpointError(
-                    f"{self._path}: is missing, and state.json counts on it; restore it, or begin anew with --fresh"
-                ) from None
-        except OSError as error:
-            raise disk_error(self._path, error) from error
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-
-    def until(self, length: int) -> Iterator[tuple[int, bytes]]:
-        """The lines of the first `length` bytes; they must end there with a newline."""
-        ref, rest = 0, b""
-        while ref + len(rest) < length:
-            at = ref + len(rest)
-            piece = self._read(at, min(_READ_BYTES, length - at))
-            if not piece:
-                break
-            *lines, rest = (rest + piece).split(b"\n")
-            for line in lines:
-                yield ref, line
-                ref += len(line) + 1
-        if ref != length:
-            raise CheckpointError(
-                f"{self._path}: ends at byte {ref + len(rest)}, and state.json counts on {length}; "
-                f"restore it, or begin anew with --fresh (the old files are kept)"
-            )
-
-    def after(self, offset: int) -> Iterator[tuple[int, bytes]]:
-        """The whole lines behind `offset`, whatever they hold."""
-        ref, rest = offset, b""
-        while piece := self._read(ref + len(rest), _READ_BYTES):
-            *lines, rest = (rest + piece).split(b"\n")
-            for line in lines:
-                yield ref, line
-                ref += len(line) + 1
-
-    def at(self, ref: int) -> bytes:
-        start = ref - self._at
-        if start < 0 or start >= len(self._piece):
-            self._at, self._piece, start = ref, self._read(ref, _READ_BYTES), 0
-        end = self._piece.find(b"\n", start)
-        while end < 0:
-            more = self._read(self._at + len(self._piece), _READ_BYTES)
-            if not more:
-                return self._piece[start:]
-            self._at, self._piece, start = ref, self._piece[start:] + more, 0
-            end = self._piece.find(b"\n")
-        return self._piece[start:end]
-
-    def _read(self, offset: int, count: int) -> bytes:
-        return os.pread(self._fd, count, offset) if self._fd is not None else b""
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -6,6 +6,7 @@ The guardian gets the descriptor too, so that the lock outlives a killed runner 
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from pathlib import Path
 
@@ -23,6 +24,8 @@ class Lock:
         self._path = path
         self._disk = disk
         self.fd: int | None = None
+        self.mark = ""
+        self.left_mark = ""
 
     def acquire(self, *, wait_seconds: float) -> None:
         from filelock import lock_descriptor
@@ -38,7 +41,10 @@ class Lock:
                 raise BusyError(self._busy(), holder=read_holder(self._path))
             time.sleep(0.05)
         self.fd = fd
-        text = orjson.dumps(describe_self()) + b"\n"
+        left = read_holder(self._path)
+        self.left_mark = left.mark if left is not None else ""
+        self.mark = secrets.token_hex(8)
+        text = orjson.dumps({**describe_self(), "mark": self.mark}) + b"\n"
         os.ftruncate(fd, 0)
         os.pwrite(fd, text, 0)
 
@@ -64,7 +70,10 @@ class Lock:
     def release(self) -> None:
         # Closed, not unlocked: the guardian may still hold it on purpose. Never unlinked: that gives two holders.
         if self.fd is not None:
-            os.ftruncate(self.fd, 0)
+            try:
+                os.ftruncate(self.fd, 0)
+            except OSError:
+                pass  # a dead disk was reported before; this is only for people to read
             os.close(self.fd)
             self.fd = None
 

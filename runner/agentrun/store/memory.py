@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -32,6 +33,14 @@ class MemoryStore:
     @property
     def lock_fd(self) -> int | None:
         return None
+
+    @property
+    def mark(self) -> str:
+        return secrets.token_hex(8)
+
+    @property
+    def left_mark(self) -> str:
+        return ""
 
     def lock(self, *, wait_seconds: float = 5.0) -> None:
         if not self._held.acquire(timeout=wait_seconds):

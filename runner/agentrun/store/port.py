@@ -35,6 +35,8 @@ class Holder:
     since: str
     started: str = field(default="")
     """The process's start as the system tells it: a pid alone may have been given to another since."""
+    mark: str = field(default="")
+    """What the processes of its launch carry in their environment."""
 
 
 class Store(Protocol):
@@ -108,6 +110,16 @@ class Store(Protocol):
     @property
     def lock_fd(self) -> int | None:
         """The lock's descriptor, for the guardian to hold too."""
+        ...
+
+    @property
+    def mark(self) -> str:
+        """What the processes of this launch are to carry in their environment; written down with the lock."""
+        ...
+
+    @property
+    def left_mark(self) -> str:
+        """That of the last holder, if it did not give the lock back: what it left may still be alive. Or empty."""
         ...
 
     @property
