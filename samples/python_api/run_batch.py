@@ -40,9 +40,7 @@ def add_up(item: agentrun.Item) -> dict[str, str]:
 def main() -> int:
     invoices = INVOICES
     if "--mended" in sys.argv[1:]:
-        invoices = [
-            {**invoice, "currency": invoice["currency"].replace("???", "EUR")} for invoice in INVOICES
-        ]
+        invoices = [{**invoice, "currency": invoice["currency"].replace("???", "EUR")} for invoice in INVOICES]
 
     summary = agentrun.run(
         add_up,

@@ -51,9 +51,7 @@ MONTHS = list(calendar.month_name)[1:]
 CURRENCIES = {"€": "EUR", "$": "USD", "£": "GBP"}
 
 ORDER = re.compile(r"\b[A-Z]{2}-\d{6}\b")
-DATE = re.compile(
-    rf"\b(?:(\d{{4}})-(\d\d)-(\d\d)|(\d\d)\.(\d\d)\.(\d{{4}})|(\d\d?) ({'|'.join(MONTHS)}) (\d{{4}}))\b"
-)
+DATE = re.compile(rf"\b(?:(\d{{4}})-(\d\d)-(\d\d)|(\d\d)\.(\d\d)\.(\d{{4}})|(\d\d?) ({'|'.join(MONTHS)}) (\d{{4}}))\b")
 AMOUNT = re.compile(r"([€$£]) ?(\d[\d,]*\.\d\d)|\b(\d[\d.]*,\d\d) (EUR|USD|GBP)\b")
 SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
