@@ -83,6 +83,19 @@ def put_json(value: Any) -> None:
     put(json_for(sys.__stdout__, orjson.dumps(value, default=str).decode()))
 
 
+def put_bytes(data: bytes) -> None:
+    """Data as it is; and not flushed at each line, since there may be a million."""
+    try:
+        sys.stdout.buffer.write(data)
+    except BrokenPipeError:
+        raise ReaderGone from None
+
+
+def put_json_lines(data: bytes) -> None:
+    """Whole lines of JSON; and not flushed at each."""
+    put_bytes(json_for(sys.stdout, data.decode()).encode() if sys.stdout.isatty() else data)
+
+
 def json_for(stream: TextIO | None, text: str) -> str:
     """JSON; on a terminal, JSON that says the same, with what a terminal would obey spelled out."""
     if stream is None or not stream.isatty():

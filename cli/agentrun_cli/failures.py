@@ -42,7 +42,9 @@ def failures(job: flags.KnownJob, as_json: flags.AsJson = False, state_dir: flag
     if ended:
         say(f"all again:    agentrun start {known.name}   (that run is finished; a new one begins)")
     else:
-        say(f"try again:    agentrun resume {known.name}   (--failed: also those that have failed three times)")
+        again = flags.how_to_go_on(known.name, known.job.agent if known.job is not None else None)
+        failed = "--failed" if again.startswith("agentrun ") else "failed=True"
+        say(f"try again:    {again}   ({failed}: also those that have failed three times)")
 
 
 def _put_group(group: CauseGroup) -> None:
@@ -60,7 +62,7 @@ def _put_json(listing: Listing) -> None:
     import orjson
 
     from agentrun.causes import cause_shape
-    from agentrun_cli.results import put_bytes
+    from agentrun_cli.console import put_json_lines
 
     for item in listing.items({"failed"}):
         values = {
@@ -73,4 +75,4 @@ def _put_json(listing: Listing) -> None:
             "agent": item.agent,
             "error": item.record.get("error") if item.record else None,
         }
-        put_bytes(orjson.dumps(values) + b"\n")
+        put_json_lines(orjson.dumps(values) + b"\n")

@@ -120,7 +120,8 @@ def asked_job(given: Mapping[str, Any], command: Sequence[str] | None = None) ->
         layer["params"] = _params(given["settings"])
     if items := _items(given, HERE, base):
         layer["items"] = items
-    if run := {name: given[name] for name in _RUN if given.get(name) not in (None, False)}:
+    # A flag that is not given is None or False; 0, which is equal to False, is a value.
+    if run := {name: given[name] for name in _RUN if given.get(name) is not None and given[name] is not False}:
         layer["run"] = run
     return Asked(ref, layer, state_dir, given)
 
@@ -192,6 +193,8 @@ def _check_rest(given: Mapping[str, Any], command: Sequence[str] | None) -> None
     from agentrun.errors import UsageError
 
     ref, rest, items = given.get("job"), given.get("rest") or [], given.get("items") or []
+    if command and ref is not None and Path(ref.rpartition(":")[0]).suffix == ".py":
+        raise UsageError(f"{ref}: an agent and a command after -- are both given; give one of them")
     stray = [*rest]
     if command and items and ref is not None and Path(ref).suffix == Path(items[0]).suffix != ".toml":
         stray.insert(0, ref)
@@ -218,6 +221,15 @@ def job_folder(ref: str, state_dir: str | None = None) -> Path:
     from agentrun.opening import open_job
 
     return open_job(ref, cwd=HERE, state_dir=state_dir).folder
+
+
+def how_to_go_on(name: str, agent: str | None) -> str:
+    """What goes on with a run; `name` is how the job is named in a command, `agent` the reference of its agent."""
+    from agentrun.loading import is_held_by_script
+
+    if agent and is_held_by_script(agent):
+        return "run the script or notebook again that began it"
+    return f"agentrun resume {name}"
 
 
 def how_to_name(name: str, folder: Path, asked: Asked | None = None) -> str:

@@ -118,21 +118,20 @@ def _sorted(rows: Iterable[Row], by: str, *, reverse: bool, limit: int | None) -
 def _put_json(rows: Iterable[Row]) -> int:
     import orjson
 
-    from agentrun_cli.results import put_bytes
+    from agentrun_cli.console import put_json_lines
 
     count = 0
     for row in rows:
         values = asdict(row)
         if not row.ended_at:
             values["ended_at"] = None
-        put_bytes(orjson.dumps(values, default=str) + b"\n")
+        put_json_lines(orjson.dumps(values, default=str) + b"\n")
         count += 1
     return count
 
 
 def _put_lines(rows: Iterable[Row], *, index_width: int, spans: bool) -> int:
-    from agentrun_cli.console import coloured, fitting, is_terminal, put
-    from agentrun_cli.results import put_bytes
+    from agentrun_cli.console import coloured, fitting, is_terminal, put, put_bytes
 
     at_terminal = is_terminal(sys.stdout)
     width = _terminal_width() if at_terminal else None

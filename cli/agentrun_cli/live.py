@@ -268,4 +268,6 @@ def closing_lines(summary: dict[str, Any], job: str, name: str, seconds: float) 
         yield f"  so far:       {done} done{others}{took}; all of it is kept"
     if counts.get("failed"):
         yield f"  the reasons:  agentrun failures {name}"
-    yield f"  go on with:   agentrun resume {name}"
+    # Plain, it would run nothing: all that is not done has failed, and is left.
+    failed = " --failed" if code == 1 and summary.get("left") == counts["failed"] else ""
+    yield f"  go on with:   agentrun resume {name}{failed}"

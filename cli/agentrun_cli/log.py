@@ -185,8 +185,7 @@ def _seek_last(file: BinaryIO, lines: int) -> None:
 
 def _put_bytes(file: BinaryIO) -> int:
     """As they are; to a terminal without control codes."""
-    from agentrun_cli.console import clean_text
-    from agentrun_cli.results import put_bytes
+    from agentrun_cli.console import clean_text, put_bytes
 
     printed = 0
     for line in file:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,24 +35,13 @@ def results(
         say(f"{known.folder.name}: there are no results yet")
 
 
-def put_bytes(data: bytes) -> None:
-    """Whole lines of data; and not flushed at each, since there may be a million."""
-    from agentrun_cli.console import ReaderGone, json_for
-
-    if sys.stdout.isatty():
-        data = json_for(sys.stdout, data.decode()).encode()
-    try:
-        sys.stdout.buffer.write(data)
-    except BrokenPipeError:
-        raise ReaderGone from None
-
-
 def _put_output(folder: Path) -> bool:
     """Of a finished run: its own output, byte for byte, if that is still what it wrote."""
     import hashlib
     from pathlib import Path
 
     from agentrun.views import read_checkpoint, read_summaries
+    from agentrun_cli.console import put_json_lines
 
     ended = read_summaries(folder)
     if not ended or not isinstance(output := ended[0].get("output"), dict):
@@ -71,7 +59,7 @@ def _put_output(folder: Path) -> bool:
         # The same open file: what was checked is what is printed.
         file.seek(0)
         while piece := file.read(_PIECE_BYTES) + file.readline():
-            put_bytes(piece)
+            put_json_lines(piece)
     return True
 
 
@@ -79,6 +67,7 @@ def _put_records(listing: Listing, *, full: bool) -> int:
     import orjson
 
     from agentrun.results import result_line
+    from agentrun_cli.console import put_json_lines
 
     count = 0
     for item in listing.items({"done"}):
@@ -86,7 +75,7 @@ def _put_records(listing: Listing, *, full: bool) -> int:
         line = result_line(item.index, item.record)
         if full:
             line = orjson.dumps({**orjson.loads(line), **_facts(item, item.record)}) + b"\n"
-        put_bytes(line)
+        put_json_lines(line)
         count += 1
     return count
 

@@ -123,7 +123,7 @@ def _detail(view: JobView, state_dir: str | None) -> Iterator[str]:
         yield f"  {name:<11} {text}"
     if view.status in ("interrupted", "failed", "waiting"):
         name = flags.how_to_name(view.folder.name, view.folder, flags.Asked(None, state_dir=state_dir))
-        yield f"  go on with: agentrun resume {name}"
+        yield f"  go on with: {flags.how_to_go_on(name, view.reference)}"
 
 
 def _counts(view: JobView) -> str:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -201,7 +202,7 @@ def _check_program(program: str, base: Path) -> None:
     if not path.is_file():
         raise AgentError(f'command: there is no file "{path}"')
     if not os.access(path, os.X_OK):
-        raise AgentError(f'command: "{path}" cannot be executed; allow it with: chmod +x {path}')
+        raise AgentError(f'command: "{path}" cannot be executed; allow it with: chmod +x {quote(str(path))}')
 
 
 # ---- fingerprints

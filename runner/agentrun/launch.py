@@ -373,12 +373,14 @@ class Launch:
         if reason is not None:
             summary |= {"exit_code": reason.exit_code, "reason": reason.text, "hint": reason.hint}
         else:
+            counts = run.ledger.counts
             code, what = (1, "failed") if run.too_many_failed else (3, "waiting")
             write_results(run.ledger, self._store, run.partial_output, self._disk)
             summary |= {
                 "exit_code": code,
-                "reason": f"{run.ledger.counts[what]} items are {what}",
+                "reason": f"{counts[what]} of {len(run.ledger)} items {'failed' if code == 1 else 'wait for a person'}",
                 "partial": str(run.partial_output),
+                "left": run.left,
             }
         self._note("stop", reason=summary["reason"])
         return summary

@@ -52,6 +52,8 @@ def load_in_worker(reference: str, base: Path, *, as_main: bool) -> Any:
 def load(reference: str, base: Path, *, as_main: bool = False) -> Any:
     """The object that a reference names, looked for in `base` first."""
     source, _, name = reference.rpartition(":")
+    if is_held_by_script(reference):
+        raise AgentError(f"{reference}: its agent is in the script or notebook that began it; go on by running that")
     put_first_on_path(base)
     if source.endswith(".py") or "/" in source:
         path = Path(os.path.normpath(base / source))
@@ -63,6 +65,12 @@ def load(reference: str, base: Path, *, as_main: bool = False) -> Any:
     else:
         module = _run(source, lambda: importlib.import_module(source))
     return _find(module, name, source)
+
+
+def is_held_by_script(reference: str) -> bool:
+    """A script or notebook handed the function over itself: nobody else can find it by this name."""
+    source, _, name = reference.rpartition(":")
+    return source == "__main__" or "<" in name
 
 
 def put_first_on_path(folder: Path) -> None:

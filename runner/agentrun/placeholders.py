@@ -133,7 +133,7 @@ def _unknown(name: str, known: Collection[str]) -> str:
     if near:
         does = f"did you mean {{{near[0]}}}?"
     elif known:
-        does = "known here: " + ", ".join(f"{{{one}}}" for one in list(known)[:8])
+        does = "known here: " + ", ".join(f"{{{one}}}" for one in list(dict.fromkeys(known))[:8])
     else:
         does = "none is known here"
     return f"has the placeholder {{{name}}}; {does} (for braces write {{{{ and }}}})"

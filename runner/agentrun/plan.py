@@ -168,9 +168,10 @@ def list_items(
     return plan
 
 
-def is_tried_again(ledger: Ledger, row: int, *, agent: str, retry_all: bool) -> bool:
+def is_tried_again(ledger: Ledger, row: int, *, agent: str, retry_all: bool = False, carries: bool = False) -> bool:
     """A failed item is tried by every launch, until it has failed in three with the same content and agent."""
-    if row in ledger.set_aside:
+    # With a carry, trying a failed item means going back to it: see `CarryChain.first_break`.
+    if row in ledger.set_aside or carries:
         return False
     if retry_all or ledger.agent_names[ledger.agents[row]] != agent:
         return True
@@ -196,6 +197,9 @@ def go_back(ledger: Ledger, plan: Plan, position: int) -> None:
             plan.left -= state == FAILED
             ledger.begin_anew(row)
             plan.again += 1
+    # What moved comes at `position` or after it.
+    plan.moved = 0
+    plan.examples.pop("moved", None)
     ledger.set_order(ledger.order)
 
 

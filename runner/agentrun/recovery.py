@@ -12,7 +12,7 @@ from agentrun.errors import ItemsError, PlanError
 from agentrun.item import key_digest
 from agentrun.job import STANDARD_INPUT, Job
 from agentrun.ledger import PENDING, Ledger
-from agentrun.plan import CarryChain, Plan, go_back, is_tried_again, list_items, too_much_gone
+from agentrun.plan import EXAMPLES, CarryChain, Plan, go_back, is_tried_again, list_items, too_much_gone
 from agentrun.processes import boot_id
 from agentrun.results import check_output
 from agentrun.sources import Source, open_source
@@ -58,8 +58,7 @@ def recover(
             chain.note(row, record)
 
     def tries_again(row: int) -> bool:
-        # With a carry, trying a failed item means going back to it: only when asked.
-        return not job.carry and is_tried_again(ledger, row, agent=agent, retry_all=options.failed)
+        return is_tried_again(ledger, row, agent=agent, retry_all=options.failed, carries=job.carry)
 
     plan = list_items(source, ledger, tries_again=tries_again, keep_changed=job.keep_changed)
     plan.examples["gone"] = [record["key"] for record in store.read(plan.gone_refs)]
@@ -133,9 +132,10 @@ def check_plan(plan: Plan, source: Source, *, accepted: int, allow_gone: bool) -
         raise ItemsError(f"{source.describe()}; there is nothing to run")
     if not allow_gone and too_much_gone(plan, accepted=accepted):
         examples = ", ".join(plan.examples.get("gone", []))
+        more = ", …" if plan.gone > EXAMPLES else ""
         raise PlanError(
-            f"{plan.gone} of {plan.finished} finished items are no longer in the source ({examples}, …) and would be "
-            f"left out of the results; bring them back, or go on without them with --allow-gone"
+            f"{plan.gone} of {plan.finished} finished items are no longer in the source ({examples}{more}) and would "
+            f"be left out of the results; bring them back, or go on without them with --allow-gone"
         )
 
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import orjson
@@ -64,7 +65,7 @@ def check_output(path: Path, *, ended: Sequence[Mapping[str, Any]], overwrite: b
     """Told before the first item runs, not after the last: can the results be written here, and may they?"""
     folder = path.parent
     if not folder.is_dir():
-        raise JobError(f"{path}: the folder {folder} does not exist; make it with: mkdir -p {folder}")
+        raise JobError(f"{path}: the folder {folder} does not exist; make it with: mkdir -p {quote(str(folder))}")
     if path.is_dir():
         raise JobError(f"{path}: is a folder; name a file with -o")
     if not os.access(folder, os.W_OK | os.X_OK):

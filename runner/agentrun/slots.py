@@ -164,7 +164,7 @@ class Slots:
             most = min(most, FAILURES_BEFORE_FIRST_DONE)
         if most and self._failures_in_a_row >= most:
             text = f"{self._failures_in_a_row} items failed in a row, the last with {ended.failure.cause}"
-            self.stop(StopReason(4, text, "mend that, then go on; or raise --stop-after-failures"))
+            self.stop(StopReason(4, text, "mend that, then go on; --stop-after-failures 0 goes on regardless"))
 
     # ---- stopping
 

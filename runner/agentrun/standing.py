@@ -18,7 +18,7 @@ from agentrun.committer import Unit
 from agentrun.feed import Work
 from agentrun.job import Job
 from agentrun.ledger import NO_REF, Ledger
-from agentrun.plan import Plan
+from agentrun.plan import Plan, is_tried_again
 from agentrun.store.port import Entry
 
 TRIES_KEPT = 10
@@ -80,6 +80,13 @@ class Run:
     @property
     def too_many_failed(self) -> bool:
         return self.ledger.counts["failed"] > self.job.allow_failures.of(len(self.ledger))
+
+    @property
+    def left(self) -> int:
+        """How many of the failed items the next launch leaves as they are, unless it is asked for them."""
+        ledger, carries = self.ledger, self.job.carry
+        failed = [row for row in ledger.failed_launches if ledger.is_listed(row)]
+        return sum(not is_tried_again(ledger, row, agent=self.agent, carries=carries) for row in failed)
 
     # ---- records
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import orjson
 
@@ -12,9 +12,6 @@ from agentrun.checkpoint import Checkpoint, decode_checkpoint
 from agentrun.clock import age_seconds
 from agentrun.errors import CheckpointError
 from agentrun.store.port import Holder
-
-if TYPE_CHECKING:
-    pass
 
 Status = Literal["running", "interrupted", "waiting", "failed", "finished", "damaged", "new"]
 
@@ -38,6 +35,9 @@ class JobView:
     age_seconds: float = 0.0
     holder: Holder | None = None
     agent: str = ""
+    """The fingerprint of its agent."""
+    reference: str = ""
+    """Where the agent is, `file.py:name`; empty for a command, and once the run has ended."""
     versions: dict[str, int] = field(default_factory=dict)
     """How many done items are of which version of the agent."""
     cost: float | None = None
@@ -83,6 +83,7 @@ def read_job_view(folder: Path) -> JobView:
         age_seconds=age_seconds(checkpoint.updated_at),
         holder=holder,
         agent=checkpoint.context.get("agent", ""),
+        reference=checkpoint.context.get("identity", {}).get("agent", ""),
         versions=checkpoint.context.get("versions", {}),
         cost=checkpoint.usage.get("cost"),
         running=checkpoint.running if holder else [],

@@ -7,10 +7,13 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from .conftest import environment
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Begin = Callable[..., subprocess.Popen[str]]
@@ -64,6 +67,36 @@ def test_a_hint_names_the_state_folder_where_that_was_given(agentrun: Run, job: 
     words = hint(ended.stderr, "resume")
     assert words == ["resume", "work", "--state-dir", "my state"]
     assert agentrun(*words).returncode == 0
+
+
+def test_a_flag_of_0_is_a_value(agentrun: Run, job: Path) -> None:
+    flags = ["--retries", "0", "--stop-after-failures", "0", "--grace", "0", "--allow-failures", "0"]
+    limits = json.loads(agentrun("start", "work", "--plan", "--json", *flags).stdout)["limits"]
+    assert (limits["retries"], limits["stop_after_failures"], limits["grace_seconds"]) == (0, 0, 0)
+
+
+def test_where_plain_resume_would_leave_all_that_failed_the_hint_asks_for_them(agentrun: Run, job: Path) -> None:
+    (job / "items" / "b.txt").write_text("bad")
+    hints = [hint(agentrun(verb, "work/job.toml").stderr, "resume") for verb in ("start", "resume", "resume")]
+    assert hints == [["resume", "work/job.toml"], ["resume", "work/job.toml"], ["resume", "work/job.toml", "--failed"]]
+    left = agentrun("resume", "work/job.toml")
+    assert hint(left.stderr, "resume") == hints[-1] and ran(job).count("items/b.txt") == 3
+    (job / "mended").touch()
+    assert agentrun(*hints[-1]).returncode == 0
+
+
+def test_of_an_agent_in_a_script_the_hints_name_the_script(agentrun: Run, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import agentrun\n\ndef pick(item):\n    raise agentrun.Fail('no')\n\n"
+        "agentrun.run(pick, items=['a'], name='pick')\n"
+    )
+    subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=environment(), timeout=60, check=True)
+    assert "go on with: run the script or notebook again that began it" in agentrun("status", "pick").stdout
+    assert "try again:    run the script or notebook again" in agentrun("failures", "pick").stderr
+    resumed = agentrun("resume", "pick")
+    assert (
+        resumed.returncode == 2 and "in the script or notebook that began it; go on by running that" in resumed.stderr
+    )
 
 
 def test_a_job_of_flags_alone_is_resumed_by_its_name(agentrun: Run, tmp_path: Path) -> None:
@@ -134,6 +167,8 @@ def test_items_come_from_standard_input(agentrun: Run, tmp_path: Path) -> None:
         (["start", "work", "--set", "nothing"], "such as --set customer=acme"),
         (["start", "work", "--timeout", "2 parsecs"], 'command line: run.timeout is "2 parsecs"; write a duration'),
         (["start", "work", "-j", "many"], "agentrun start: "),
+        (["start", "work", "-j", "0"], "command line: run.concurrency is 0; write a whole number, 1 or more"),
+        (["start", "work/agent.py:upper", "--items", "*.txt", "--", "cat"], "an agent and a command after -- are both"),
         (["start", "work", "--nope"], "no such option: --nope"),
         (["strat"], "did you mean 'start'"),
         (["start", "nothere.toml"], "nothere.toml: there is no such job file"),

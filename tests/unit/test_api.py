@@ -73,7 +73,7 @@ def test_failures_have_their_cause_and_check_raises(tmp_path: Path) -> None:
         ("bad 2", "Fail: will not: bad 2", 1),
     ]
     assert list(summary.results()) == [{"index": 0, "key": "a", "output": "a"}]
-    with pytest.raises(agentrun.RunError, match="picky: 2 items are failed") as caught:
+    with pytest.raises(agentrun.RunError, match="picky: 2 of 4 items failed") as caught:
         summary.check()
     assert caught.value.exit_code == 1
     assert caught.value.summary is summary  # type: ignore[attr-defined]

@@ -84,6 +84,11 @@ def test_a_placeholder_that_an_item_lacks_is_refused(item: Item, element: str) -
         argv_for([element], item)
 
 
+def test_each_placeholder_that_would_do_is_named_once() -> None:
+    with pytest.raises(ValueError, match=r"known here: \{text\}, \{key\}, \{index\} \("):
+        argv_for(["{nothing}"], Item(0, "k", data={"text": "own"}))
+
+
 @pytest.mark.parametrize(
     ("value", "why"),
     [("a\0b", "NUL"), ("x" * (ARGUMENT_LIMIT_BYTES + 1), "over 128 KiB"), ("\ud800", "surrogate")],

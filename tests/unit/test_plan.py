@@ -10,7 +10,7 @@ from agentrun.errors import ItemsError
 from agentrun.item import key_digest
 from agentrun.job import ItemsSpec
 from agentrun.ledger import FAILED, PENDING, Ledger
-from agentrun.plan import Plan, RepeatedKeys, is_tried_again, list_items, too_much_gone
+from agentrun.plan import Plan, RepeatedKeys, go_back, is_tried_again, list_items, too_much_gone
 from agentrun.sources import Source, open_source
 
 
@@ -65,6 +65,13 @@ def test_changed_items_are_run_again_as_a_new_generation(source: Callable[..., S
     assert (found.changed, found.kept, kept.kept_changed) == (1, 1, 0)
     row = ledger.find(key_digest("1"))
     assert ledger.states[row] == PENDING and ledger.generation(row) == 1
+
+
+def test_with_a_carry_what_comes_after_a_new_item_is_run_again_and_not_kept(source: Callable[..., Source]) -> None:
+    ledger = known(source("a", "b", "c"))
+    found = plan(source("a", "new", "b", "c"), ledger)
+    go_back(ledger, found, 1)
+    assert (found.kept, found.run, found.again, found.moved) == (1, 1, 2, 0) and "moved" not in found.examples
 
 
 def test_failed_items_are_tried_or_left(source: Callable[..., Source]) -> None:

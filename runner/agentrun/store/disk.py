@@ -13,6 +13,7 @@ import secrets
 import stat
 from collections.abc import Iterable
 from pathlib import Path
+from shlex import quote
 
 from agentrun.errors import DiskError, UsageError
 
@@ -134,7 +135,7 @@ def check_folder(folder: Path) -> None:
     if found.st_uid != os.geteuid():
         raise UsageError(f"{folder}: belongs to another user (uid {found.st_uid}); use --state-dir")
     if found.st_mode & 0o022:
-        raise UsageError(f"{folder}: can be written by others; mend it with: chmod 700 {folder}")
+        raise UsageError(f"{folder}: can be written by others; mend it with: chmod 700 {quote(str(folder))}")
 
 
 def disk_error(where: Path | str, error: OSError) -> DiskError:
