@@ -14,6 +14,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from crash import (
+    test_full_disk,
+    test_hostile,
+    test_kill_command,
+    test_left_behind,
+    test_power_cut,
+    test_races,
+    test_signals,
+)
+from crash.command_line import Long
 from crash.damage import STATE, is_noticed, journal_of, put_back, records, snapshots
 from crash.disks import CALLS
 from crash.faults import ERRORS, fail_at, starting_points
@@ -129,12 +139,31 @@ def _after(chance: random.Random, history: list[Operation], start: Model) -> Mod
     return model
 
 
+def _of_processes(long: Long) -> Callable[[int, float], Iterator[int]]:
+    """A test that drives real processes, in the form of the others."""
+
+    def test(seed: int, until: float) -> Iterator[int]:
+        tried, failed = long(random.Random(seed), max(0.0, until - time.monotonic()) / 60)
+        assert not failed, f"{failed} of {tried} failed; the seeds are above"
+        yield tried
+
+    return test
+
+
 TESTS: dict[str, Callable[[int, float], Iterator[int]]] = {
     "kills": kills,
     "states": states,
     "depth": depth,
     "calls": calls,
     "damage": damage,
+    "command": _of_processes(test_kill_command.LONG["kill -9 of the real command"]),
+    "full-disk": _of_processes(test_full_disk.LONG["full disk"]),
+    "ext4": _of_processes(test_power_cut.LONG["power cut, ext4"]),
+    "xfs": _of_processes(test_power_cut.LONG["power cut, XFS"]),
+    "races": _of_processes(test_races.LONG["races"]),
+    "left-behind": _of_processes(test_left_behind.LONG["programs left behind"]),
+    "signals": _of_processes(test_signals.LONG["signals"]),
+    "hostile": _of_processes(test_hostile.LONG["hostile items, outputs and files"]),
 }
 
 
@@ -156,7 +185,7 @@ def main() -> int:
             fault = f"{type(error).__name__}: {error}"
             is_right = False
         bound = f"95 % bound {3 / tried:.2g}" if tried and not fault else ""
-        print(f"{name:8} {tried:9} tries  {time.monotonic() - began:6.0f} s  {fault or bound}", flush=True)
+        print(f"{name:11} {tried:9} tries  {time.monotonic() - began:6.0f} s  {fault or bound}", flush=True)
     return 0 if is_right else 1
 
 
