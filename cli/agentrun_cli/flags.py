@@ -184,7 +184,9 @@ def _items(given: Mapping[str, Any], here: Path, base: Path) -> dict[str, str]:
         raise UsageError("--items is given twice; give one pattern, which can match many files: --items 'docs/*.txt'")
     pattern = patterns[0]
     if kind is None:
+        is_pattern = any(sign in pattern for sign in "*?[") and not (here / pattern).is_file()
         kind = "lines" if pattern == "-" else _KINDS.get(Path(pattern).suffix.lower(), "files")
+        kind = "files" if is_pattern else kind
     return {kind: _from_base(pattern, here, base), **items}
 
 

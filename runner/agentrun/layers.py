@@ -163,7 +163,9 @@ def _check_known(label: str, dotted: str, name: str, known: Sequence[str]) -> No
     elif name in ITEMS and known is TOP:
         hint = "it belongs under [items]"
     else:
-        hint = _nearest(name, known) or f"known here: {', '.join(known)}"
+        below = {"run": RUN, "items": ITEMS} if known is TOP else {}
+        others = (f"{near} (under [{table}])" for table, names in below.items() if (near := _nearest(name, names)))
+        hint = _nearest(name, known) or next(others, None) or f"known here: {', '.join(known)}"
     raise JobError(f"{label}: {dotted} is not a known key; {hint}", where=label, key=dotted)
 
 

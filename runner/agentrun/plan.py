@@ -226,6 +226,3 @@ class CarryChain:
                 return position
             before = self._seq[row]
         return len(ledger.order)
-
-    def seq_before(self, ledger: Ledger, position: int) -> int:
-        return self._seq[ledger.order[position - 1]] if position else 0

@@ -33,6 +33,7 @@ from crash.workload import FakeAgent, Workload, scratch
 CUTS = 300
 TOTAL = 30
 _SHUTDOWN, _WITHOUT_LOG_FLUSH = 0x8004587D, 2
+_DETACH = 2
 _MKFS = {"ext4": ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0"], "xfs": ["mkfs.xfs", "-q", "-f"]}
 _SIZE = {"ext4": 24 << 20, "xfs": 320 << 20}
 _OPTIONS = {
@@ -110,8 +111,8 @@ class Device:
             time.sleep(0.002)
 
     def close(self) -> None:
-        if os.path.ismount(self.mount_point):
-            self.unmount()
+        # Not asked whether it is mounted: a file system that was shut down has no answer to that.
+        self._libc.umount2(os.fsencode(self.mount_point), _DETACH)
         subprocess.run(["losetup", "-d", self._loop], check=True)
 
 
@@ -171,8 +172,8 @@ def begin(work: Workload, shared: Shared) -> int:
         code = 0
     except BaseException as error:
         # After a cut every error is as it should be; before, none is.
-        shared.failed = True
         (work.base.parent.parent / "error.txt").write_text("".join(traceback.format_exception(error)))
+        shared.failed = True
     finally:
         os._exit(code)
 
@@ -213,8 +214,12 @@ def cut_again_and_again(seed: str, cuts: int, kind: str, minutes: float = 0) -> 
                 os.sync()
                 shared.forget()
             pid = begin(work, shared)
-            wait_a_little(pid, work, shared, rng)
-            assert not shared.failed, (disk.mount_point.parent / "error.txt").read_text()
+            try:
+                wait_a_little(shared, rng)
+                assert not shared.failed, (disk.mount_point.parent / "error.txt").read_text()
+            except BaseException:
+                end(pid)
+                raise
             if rng.random() < 0.25:
                 # Killed only: what the next launch reads may be visible and not durable.
                 end(pid)
@@ -234,7 +239,7 @@ def cut_again_and_again(seed: str, cuts: int, kind: str, minutes: float = 0) -> 
     return done
 
 
-def wait_a_little(pid: int, work: Workload, shared: Shared, rng: random.Random) -> None:
+def wait_a_little(shared: Shared, rng: random.Random) -> None:
     """For a random time, for some promises, or for the end and a little more."""
     chance = rng.random()
     if chance < 0.4:
