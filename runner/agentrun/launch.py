@@ -93,7 +93,7 @@ class Launch:
         except CheckpointError as error:
             if not self._options.fresh:
                 raise
-            self._watcher(Warned(f"{error.message}; it is kept as runs/{self._store.set_aside()}"))
+            self._watcher(Warned(f"{error.message}; it is kept as runs/{self._store.set_aside()}.*"))
             found = None
         if isinstance(found, dict):
             return found

@@ -150,6 +150,13 @@ def test_resume_with_nothing_unfinished_says_when_the_last_run_was(agentrun: Run
     assert nobody.returncode == 2 and nobody.stderr.startswith("nobody: no job of that name")
 
 
+def test_a_pattern_means_files_whatever_their_suffix(agentrun: Run, job: Path) -> None:
+    (job / "items" / "rows.jsonl").write_text("{}\n{}\n")
+    planned = [agentrun("start", "work", "--plan", "--json", "--items", f"work/items/{name}.jsonl") for name in "*r"]
+    assert json.loads(planned[0].stdout)["first_keys"] == ["items/rows.jsonl"]
+    assert planned[1].returncode == 2 and "there is no such file" in planned[1].stderr
+
+
 def test_items_come_from_standard_input(agentrun: Run, tmp_path: Path) -> None:
     ended = agentrun("start", "--name", "n", "--items", "-", "--", "echo", "{}", stdin="1\n2\n3\n")
     assert ended.returncode == 0, ended.stderr

@@ -145,6 +145,7 @@ def test_python_items_are_for_jobs_without_a_file() -> None:
         ),
         ({"run": {"timeot": 1}}, "run.timeot is not a known key; did you mean timeout?"),
         ({"comand": []}, "comand is not a known key; did you mean command?"),
+        ({"concurency": 3}, "concurency is not a known key; did you mean concurrency? (under [run])"),
         ({"timeout": "2m"}, "timeout is not a known key; it belongs under [run]"),
         ({"run": {"agent": "x"}}, "run.agent is not a known key; it belongs at the top, before any [table]"),
         ({"files": "*.txt"}, "files is not a known key; it belongs under [items]"),
