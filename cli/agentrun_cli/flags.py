@@ -68,17 +68,6 @@ Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing on exi
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 
 _KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
-_RUN = [
-    "concurrency",
-    "timeout",
-    "retries",
-    "rate",
-    "allow_failures",
-    "stop_after_failures",
-    "grace",
-    "crash_limit",
-    "keep_changed",
-]
 _TOP = ["name", "parse", "isolation", "needs_env", "carry"]
 
 
@@ -95,6 +84,7 @@ class Asked:
 
 def asked_job(given: Mapping[str, Any], command: Sequence[str] | None = None) -> Asked:
     """What was typed, as a layer over the job file; paths are turned from here to the job's folder."""
+    from agentrun.layers import RUN
     from agentrun_cli.console import HERE
 
     ref, state_dir = given.get("job"), given.get("state_dir")
@@ -121,7 +111,7 @@ def asked_job(given: Mapping[str, Any], command: Sequence[str] | None = None) ->
     if items := _items(given, HERE, base):
         layer["items"] = items
     # A flag that is not given is None or False; 0, which is equal to False, is a value.
-    if run := {name: given[name] for name in _RUN if given.get(name) is not None and given[name] is not False}:
+    if run := {name: given[name] for name in RUN if given.get(name) is not None and given[name] is not False}:
         layer["run"] = run
     return Asked(ref, layer, state_dir, given)
 

@@ -16,21 +16,11 @@ import orjson
 from agentrun.errors import RunError
 from agentrun.events import Watcher, ignore
 from agentrun.launch import Launch
+from agentrun.layers import RUN
 from agentrun.listing import ItemView, read_items
 from agentrun.recovery import Options
 from agentrun.store.port import Store
 
-_RUN_VALUES = [
-    "concurrency",
-    "timeout",
-    "retries",
-    "rate",
-    "allow_failures",
-    "stop_after_failures",
-    "grace",
-    "crash_limit",
-    "keep_changed",
-]
 _TOP_VALUES = ["output", "version", "isolation", "env_file", "needs_env", "carry", "params"]
 _OPTIONS = ["fresh", "limit", "failed", "allow_gone", "accept_edits", "overwrite"]
 
@@ -139,7 +129,7 @@ class _Launching:
         if loading_in_worker():
             # A script without `if __name__ == "__main__"`, imported for its agent: that is defined by now.
             raise LoadedEnough
-        unknown = set(values) - {*_RUN_VALUES, *_TOP_VALUES, *_OPTIONS}
+        unknown = set(values) - {*RUN, *_TOP_VALUES, *_OPTIONS}
         if unknown:
             raise TypeError(f"agentrun.run() got an unexpected argument {sorted(unknown)[0]!r}")
         if isinstance(items, str | bytes):
@@ -156,11 +146,11 @@ class _Launching:
         if values.get("timeout", 0) is None:
             values["timeout"] = 0
         flags |= {one: values[one] for one in _TOP_VALUES if values.get(one) is not None}
-        flags["run"] = {one: values[one] for one in _RUN_VALUES if values.get(one) is not None}
+        flags["run"] = {one: values[one] for one in RUN if values.get(one) is not None}
         if "output" in flags:
             flags["output"] = os.fspath(flags["output"])
         self.options = Options(**{one: values[one] for one in _OPTIONS if one in values})
-        self.opened = open_job(None, flags=flags, state_dir=state_dir, fresh=self.options.fresh)
+        self.opened = open_job(None, flags=flags, state_dir=state_dir, fresh=self.options.fresh, label="agentrun.run()")
         self.job = self.opened.job
         self.environ = agent_environment(self.job, os.environ)
         os.environ.update(self.environ)

@@ -40,6 +40,10 @@ class _Again(Exception):
         self.ended = ended
 
 
+class _Stopping(Exception):
+    """The launch stops while an item waits for its next attempt."""
+
+
 class Attempts:
     """Runs the attempts of items. The first goes without tenacity; what follows a failure goes by it."""
 
@@ -61,7 +65,12 @@ class Attempts:
         self._logs = logs
         self._watcher = watcher
         self._sleep = sleep
+        self._stopping = asyncio.Event()
         self._pace = Pace(job.rate.per_seconds / job.rate.count, sleep=sleep) if job.rate else None
+
+    def stop(self) -> None:
+        """Nothing is tried again from here on: what fails, and would be, goes back. Attempts under way go on."""
+        self._stopping.set()
 
     async def settle(self, slot: int, work: Work, *, generation: int, carry: Any) -> Ended:
         """Attempt the item until it is settled, or is to go back. Cancelling ends the attempt under way."""
@@ -98,7 +107,7 @@ class Attempts:
             wait=wait,
             # What is to stop is not raised as _Again in the first place; this bounds it all the same.
             stop=lambda state: state.attempt_number > self._job.retries,
-            sleep=self._sleep,
+            sleep=self._pause,
             reraise=True,
         )
         try:
@@ -107,7 +116,19 @@ class Attempts:
                     return await again(attempt.retry_state.attempt_number)
         except _Again:
             pass
+        except _Stopping:
+            return Ended("back")
         return last
+
+    async def _pause(self, seconds: float) -> None:
+        waits = {asyncio.ensure_future(self._sleep(seconds)), asyncio.ensure_future(self._stopping.wait())}
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if self._stopping.is_set():
+            raise _Stopping
 
     def _is_tried_again(self, ended: Ended) -> bool:
         if ended.kind != "failed" or ended.judgement is None or ended.judgement.verdict != "transient":

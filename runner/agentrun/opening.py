@@ -38,17 +38,19 @@ def open_job(
     state_dir: str | None = None,
     environ: Mapping[str, str] | None = None,
     fresh: bool = False,
+    label: str = FLAGS_LABEL,
 ) -> OpenJob:
     """The job that `ref` means (a job file, file.py:function, a known name; None: the flags alone).
 
     `flags` has the shape of a job file. They count over what was kept with an unfinished run, and that over the file.
+    Messages call them `label`.
     """
     cwd = (cwd or Path.cwd()).absolute()
     environ = os.environ if environ is None else environ
     flags = dict(flags or {})
     found = find_job(ref, cwd, state_dir, environ) if ref is not None else None
     base_layers, base, file, name = _foundation(found, flags, cwd, state_dir, environ)
-    given: Layer = (FLAGS_LABEL, flags)
+    given: Layer = (label, flags)
     if found is not None and found.folder is not None:
         root, folder = found.folder.parent, found.folder
     else:

@@ -169,7 +169,11 @@ class Slots:
     # ---- stopping
 
     def stop(self, reason: StopReason) -> None:
-        """No new items. Those in flight go on; see `cancel`. Of several reasons the gravest counts, else the first."""
+        """No new items, and no retries. Attempts under way go on; see `cancel`.
+
+        Of several reasons the gravest counts, else the first.
+        """
+        self._attempts.stop()
         before = self.stop_reason
         if before is None or _gravity(reason) > _gravity(before):
             self.stop_reason = reason

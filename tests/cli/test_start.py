@@ -171,6 +171,7 @@ def test_items_come_from_standard_input(agentrun: Run, tmp_path: Path) -> None:
         (["start", "work", "other"], "one job at a time"),
         (["start"], "which job?"),
         (["start", "work", "--as", "lines"], "give --items too"),
+        (["start", "work", "--state-dir", "no such/place"], "there is no such folder; make it with: mkdir -p '"),
         (["start", "work", "--set", "nothing"], "such as --set customer=acme"),
         (["start", "work", "--timeout", "2 parsecs"], 'command line: run.timeout is "2 parsecs"; write a duration'),
         (["start", "work", "-j", "many"], "agentrun start: "),

@@ -137,7 +137,7 @@ def test_what_is_wrong_with_the_call_is_told_at_once() -> None:
         agentrun.run(shout, items="abc")
     with pytest.raises(agentrun.ItemsError, match="items is empty"):
         agentrun.run(shout, items=[])
-    with pytest.raises(agentrun.JobError, match="concurrency"):
+    with pytest.raises(agentrun.JobError, match=r"^agentrun.run\(\): run.concurrency is 0"):
         agentrun.run(shout, items=["a"], concurrency=0)
     with pytest.raises(agentrun.ItemsError, match=r"\[1\]"):
         agentrun.run(shout, items=["a", {"x": float("nan")}])

@@ -71,8 +71,8 @@ class Bench:
     async def note(self, seconds: float) -> None:
         self.waits.append(seconds)
 
-    def settle(self, executor: Scripted, *, carry: Any = None) -> Coroutine[Any, Any, Ended]:
-        attempts = Attempts(
+    def attempts(self, executor: Scripted) -> Attempts:
+        return Attempts(
             executor,
             self.job,
             run_id="r1",
@@ -81,6 +81,11 @@ class Bench:
             watcher=self.events.append,
             sleep=self.sleep,
         )
+
+    def settle(
+        self, executor: Scripted, *, carry: Any = None, attempts: Attempts | None = None
+    ) -> Coroutine[Any, Any, Ended]:
+        attempts = attempts or self.attempts(executor)
         return attempts.settle(0, Work(0, Item(7, "a", line="a")), generation=2, carry=carry)
 
 
@@ -192,6 +197,25 @@ def test_cancelling_ends_the_wait_before_a_retry(bench: Bench) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert len(executor.attempts) == 1
+
+    asyncio.run(main())
+
+
+def test_a_stop_ends_the_wait_before_a_retry_and_the_item_goes_back(bench: Bench) -> None:
+    async def main() -> None:
+        waiting = asyncio.Event()
+
+        async def sleep(seconds: float) -> None:
+            waiting.set()
+            await asyncio.Event().wait()
+
+        bench.sleep = sleep
+        executor = Scripted(TRANSIENT)
+        attempts = bench.attempts(executor)
+        task = asyncio.ensure_future(bench.settle(executor, attempts=attempts))
+        await waiting.wait()
+        attempts.stop()
+        assert (await task).kind == "back" and len(executor.attempts) == 1
 
     asyncio.run(main())
 

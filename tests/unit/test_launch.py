@@ -622,6 +622,23 @@ def test_stop_after_failures_0_never_stops(world: World) -> None:
     assert world.ran == names(15)
 
 
+def test_when_a_launch_stops_what_would_be_tried_again_goes_back_and_is_not_failed(world: World) -> None:
+    world.items("a", "b")
+    world.job = replace(world.job, concurrency=2)
+
+    async def script(attempt: Attempt, channel: Channel) -> Outcome:
+        if attempt.item.key == "b":
+            return failing("Stop")
+        while not any(isinstance(event, Stopping) for event in world.events):
+            await asyncio.sleep(0)
+        return failing("Retry")
+
+    summary = world.go(script)
+    assert (summary["exit_code"], summary["counts"]["failed"], summary["counts"]["pending"]) == (4, 0, 2)
+    assert sorted(world.ran) == ["a", "b"]
+    assert world.go()["exit_code"] == 0
+
+
 @pytest.mark.parametrize(("resume_at", "exit_code"), [(None, 4), ("2026-05-05T06:00:00", 75)])
 def test_what_would_fail_everyone_stops_and_marks_nothing_failed(
     world: World, resume_at: str | None, exit_code: int

@@ -117,6 +117,9 @@ def secure_folder(disk: Disk, folder: Path) -> None:
         disk.mkdir(str(folder))
     except FileExistsError:
         made = False
+    except FileNotFoundError:
+        above = folder.parent
+        raise UsageError(f"{above}: there is no such folder; make it with: mkdir -p {quote(str(above))}") from None
     try:
         # Also where it is there already: a launch that made it may have been killed before this.
         sync_folder(disk, folder.parent)
