@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import PurePath
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, TextIO
 
 if PurePath(sys.argv[0]).name == "agentrun":
     # As the command: Ctrl-C while the rest is imported ends it without a traceback.
@@ -95,13 +95,24 @@ def main() -> NoReturn:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     console.prepare_streams()
     code = _main(sys.argv[1:])
-    try:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-    except OSError:
+    if not _is_flushed(sys.__stdout__):
         code = code or BROKEN_PIPE
-        _discard_output()
+    _is_flushed(sys.__stderr__)
     leave(code)
+
+
+def _is_flushed(stream: TextIO | None) -> bool:
+    """False if nobody reads it any more; then the rest is dropped, or the interpreter would exit with 120 over it."""
+    try:
+        if stream is not None:
+            stream.flush()
+    except (OSError, ValueError):
+        assert stream is not None
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, stream.fileno())
+        os.close(devnull)
+        return False
+    return True
 
 
 def _main(arguments: list[str]) -> int:
@@ -127,7 +138,7 @@ def _main(arguments: list[str]) -> int:
         console.say()
         return INTERRUPTED
     except (console.ReaderGone, BrokenPipeError):
-        _discard_output()
+        _is_flushed(sys.__stdout__)
         return BROKEN_PIPE
     except Exception as error:
         if hasattr(error, "format_message"):  # of the parser: the command line is wrong
@@ -162,10 +173,3 @@ def _say_bug(error: Exception) -> int:
     console.say(f"this is a bug of agentrun: {type(error).__name__}: {console.clean(error)}{where}")
     console.say("what was finished is on disk; the same command goes on with it")
     return OUR_BUG
-
-
-def _discard_output() -> None:
-    # Else the interpreter says at its end that it could not write the rest.
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, 1)
-    os.close(devnull)

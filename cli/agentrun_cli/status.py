@@ -149,7 +149,9 @@ def _rows(view: JobView) -> Iterator[tuple[str, str]]:
         more = f" and {len(view.running) - 4} more" if len(view.running) > 4 else ""
         yield "running", ", ".join(clean(item.get("key", ""), limit=60) for item in view.running[:4]) + more
     if view.holder is not None:
-        yield "runner", f"pid {view.holder.pid} on {clean(view.holder.host)}, since {view.holder.since[11:16]} UTC"
+        from agentrun.clock import local_clock
+
+        yield "runner", f"pid {view.holder.pid} on {clean(view.holder.host)}, since {local_clock(view.holder.since)}"
     yield "run", f"{view.run_id}, {view.launches} {'launch' if view.launches == 1 else 'launches'}"
     if view.versions:
         of = ", ".join(f"{count:,} of version {clean(name)}" for name, count in view.versions.items())

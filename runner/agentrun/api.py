@@ -166,19 +166,24 @@ class _Launching:
         def began(launch: Launch) -> None:
             self.launch = launch
 
-        summary = await execute(
-            self.job,
-            self.agent,
-            self.store,
-            options=self.options,
-            watcher=self.on_event,
-            kept=self.opened.kept,
-            job_json=self.opened.job_json,
-            items=self.items,
-            environ=self.environ,
-            began=began,
-            is_guest=True,
-        )
+        try:
+            summary = await execute(
+                self.job,
+                self.agent,
+                self.store,
+                options=self.options,
+                watcher=self.on_event,
+                kept=self.opened.kept,
+                job_json=self.opened.job_json,
+                items=self.items,
+                environ=self.environ,
+                began=began,
+                is_guest=True,
+            )
+        finally:
+            # They were the agent's, and this process is somebody else's.
+            for name in self.environ:
+                os.environ.pop(name, None)
         return self._summary(summary)
 
     def _summary(self, values: dict[str, Any]) -> Summary:

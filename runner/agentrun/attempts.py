@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from agentrun.events import Retrying, Watcher
 from agentrun.executors.port import Attempt, Executor, Outcome
-from agentrun.failure import Failure, Judgement, judge
+from agentrun.failure import Failure, Judgement, asked_wait, judge
 from agentrun.feed import Work
 from agentrun.itemlogs import ItemLogs
 from agentrun.job import Job
@@ -95,7 +95,7 @@ class Attempts:
 
         def wait(state: RetryCallState) -> float:
             assert last.failure is not None
-            asked = last.failure.retry_after_seconds or 0.0
+            asked = asked_wait(last.failure) or 0.0
             # At least half of the backoff's bound, so that a retry is never at once.
             least = min(BACKOFF_SECONDS * 2 ** (state.attempt_number - 1), BACKOFF_MOST_SECONDS) / 2
             seconds = float(max(asked, least, backoff(state)))

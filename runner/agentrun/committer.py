@@ -42,7 +42,6 @@ class Committer:
         self._loop = asyncio.get_running_loop()
         self._gathering: list[tuple[Unit, asyncio.Future[None]]] = []
         self._bare: list[asyncio.Future[None]] = []
-        self._flush = False
         self._busy = False
         self._error: BaseException | None = None
         self._orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -55,13 +54,13 @@ class Committer:
 
     async def commit(self, unit: Unit) -> None:
         """Return when the unit's checkpoint is on disk."""
-        await self._enqueue(unit, flush=False)
+        await self._enqueue(unit)
 
-    async def commit_bare(self, *, flush: bool = False) -> None:
+    async def commit_bare(self) -> None:
         """A checkpoint without a record of its own."""
-        await self._enqueue(None, flush=flush)
+        await self._enqueue(None)
 
-    def _enqueue(self, unit: Unit | None, *, flush: bool) -> asyncio.Future[None]:
+    def _enqueue(self, unit: Unit | None) -> asyncio.Future[None]:
         done: asyncio.Future[None] = self._loop.create_future()
         if self._error is not None:
             done.set_exception(self._error)
@@ -70,7 +69,6 @@ class Committer:
             self._bare.append(done)
         else:
             self._gathering.append((unit, done))
-        self._flush |= flush
         if not self._busy:
             self._begin()
         return done
@@ -79,16 +77,16 @@ class Committer:
         gathered, self._gathering = self._gathering, []
         waiters = [done for _, done in gathered] + self._bare
         units = [unit for unit, _ in gathered]
-        flush, self._flush, self._bare, self._busy = self._flush, False, [], True
-        self._orders.put((self._snapshot(units), units, waiters, flush))
+        self._bare, self._busy = [], True
+        self._orders.put((self._snapshot(units), units, waiters))
 
     def _write(self) -> None:
         while (order := self._orders.get()) is not None:
-            checkpoint, units, waiters, flush = order
+            checkpoint, units, waiters = order
             refs: list[int] = []
             error: BaseException | None = None
             try:
-                refs = self._store.commit(checkpoint, [unit.entry for unit in units], flush=flush)
+                refs = self._store.commit(checkpoint, [unit.entry for unit in units])
                 self._store.note(
                     {
                         "at": checkpoint.updated_at,

@@ -6,12 +6,15 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 from typing import Any, BinaryIO
 
 from agentrun.agents import Agent
+from agentrun.errors import BusyError
 from agentrun.events import Watcher, ignore
 from agentrun.executors.guardian import Guardian, end_launch
 from agentrun.executors.open import open_executor
@@ -45,11 +48,12 @@ async def execute(
 
     As a guest in a user's own process, it leaves alone what else that has started.
     """
+    options = options or Options()
     launch = Launch(
         job,
         store,
         agent=agent.fingerprint,
-        options=options,
+        options=replace(options, wait_seconds=0.0),
         watcher=watcher,
         kept=kept,
         job_json=job_json,
@@ -60,7 +64,7 @@ async def execute(
         began(launch)
     try:
         try:
-            nothing_to_do = launch.prepare()
+            nothing_to_do = await _prepare(launch, wait_seconds=options.wait_seconds)
         finally:
             if store.left_mark:
                 # Its guardian has done this, unless that was killed as well. Our own release will forget it.
@@ -81,6 +85,18 @@ async def execute(
             guardian.close(spare_own=is_guest)
     finally:
         launch.close()
+
+
+async def _prepare(launch: Launch, *, wait_seconds: float) -> dict[str, Any] | None:
+    """Wait for the lock without holding up the loop, which may be the user's own."""
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        try:
+            return launch.prepare()
+        except BusyError:
+            if time.monotonic() >= deadline:
+                raise
+            await asyncio.sleep(0.05)
 
 
 @contextmanager

@@ -96,11 +96,25 @@ _SPENT = re.compile(
     r"|quota[ _]?exceeded|insufficient[ _](credits?|funds|balance)|out of credits|payment required",
     re.IGNORECASE,
 )
+_NO_CREDIT = re.compile(r"insufficient[ _](quota|credits?|funds|balance)|credit|billing|payment", re.IGNORECASE)
+_TRY_AGAIN_IN = re.compile(r"(?:retry|try again) (?:in|after) (\d+(?:\.\d+)?) ?(ms|s|m|h)", re.IGNORECASE)
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+LONGEST_WAIT_SECONDS = 15 * 60.0
+"""What is asked to be waited for longer than this is no pause between attempts: the run stops, and is resumed."""
 _UNKNOWN_MODEL = re.compile(
     r"model_not_found|model[^.\n]{0,80}(does not exist|not found|not supported|is not available)"
     r"|(unknown|invalid) model",
     re.IGNORECASE,
 )
+
+
+def asked_wait(failure: Failure) -> float | None:
+    """For how many seconds the other side asks to be left alone, in a header or in words; None if it does not."""
+    if failure.retry_after_seconds is not None:
+        return failure.retry_after_seconds
+    if failure.status == 429 and (found := _TRY_AGAIN_IN.search(failure.message)):
+        return float(found[1]) * _UNIT_SECONDS[found[2].lower()]
+    return None
 
 
 def judge(failure: Failure) -> Judgement:
@@ -118,8 +132,13 @@ def judge(failure: Failure) -> Judgement:
             return Judgement("everyone", passes_by_itself=failure.resume_at is not None)
         if name in _SIGNALS:
             return _SIGNALS[name]
+    wait = asked_wait(failure)
+    if failure.status is not None and wait is not None and wait > LONGEST_WAIT_SECONDS:
+        return Judgement("everyone", passes_by_itself=True)
     if _is_from_model_sdk(failure) and _is_everyones(failure):
-        return Judgement("everyone")
+        # Some call a limit per minute a quota, too; those say when to come back.
+        is_limit = failure.status == 429 and wait is not None and not _NO_CREDIT.search(_said(failure))
+        return Judgement("transient" if is_limit else "everyone")
     if failure.status is not None:
         transient = failure.status in _TRANSIENT_STATUS or failure.status >= 500
         return Judgement("transient" if transient else "item")
@@ -147,8 +166,12 @@ def _is_from_model_sdk(failure: Failure) -> bool:
     return any(name.split(".", 1)[0].startswith(_MODEL_SDKS) for name in failure.types)
 
 
+def _said(failure: Failure) -> str:
+    return f"{failure.code} {failure.message}"
+
+
 def _is_everyones(failure: Failure) -> bool:
-    said = f"{failure.code} {failure.message}"
+    said = _said(failure)
     if failure.status in _EVERYONES_STATUS or _SPENT.search(said):
         return True
     return failure.status in (400, 404) and bool(_UNKNOWN_MODEL.search(said))

@@ -10,8 +10,10 @@ from agentrun.attempts import Attempts, Ended
 from agentrun.committer import Committer, Unit
 from agentrun.errors import AgentrunError
 from agentrun.events import Failed, Stopping, Watcher
+from agentrun.failure import asked_wait
 from agentrun.feed import Work
 from agentrun.standing import Run
+from agentrun.values import format_duration
 
 FAILURES_BEFORE_FIRST_DONE = 3
 
@@ -147,7 +149,9 @@ class Slots:
         if ended.failure is None or ended.judgement is None:
             return
         later = ended.judgement.passes_by_itself
-        hint = f"it passes by itself: {ended.failure.resume_at}" if later else "mend that, then go on"
+        wait = asked_wait(ended.failure)
+        when = ended.failure.resume_at or (f"in {format_duration(wait)}" if wait is not None else "later")
+        hint = f"it passes by itself; go on {when}" if later else "mend that, then go on"
         self.stop(StopReason(75 if later else 4, f"{ended.failure.cause} ({work.item.key})", hint))
 
     def _note(self, work: Work, ended: Ended) -> None:

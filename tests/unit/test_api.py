@@ -181,6 +181,34 @@ def test_arun_runs_on_the_running_loop() -> None:
     assert asyncio.run(main()).ok
 
 
+def test_waiting_for_the_lock_does_not_hold_up_the_callers_loop() -> None:
+    async def main() -> int:
+        store = agentrun.MemoryStore()
+        store.lock()
+        waiting = asyncio.ensure_future(agentrun.arun(shout, items=["a"], name="locked", store=store))
+        turns = 0
+        while turns < 10:
+            # Were the wait a blocking one, this would go on only when it is over, with an error.
+            await asyncio.sleep(0.01)
+            assert not waiting.done()
+            turns += 1
+        store.release()
+        return (await waiting).exit_code
+
+    assert asyncio.run(main()) == 0
+
+
+def test_the_agents_variables_do_not_stay_in_the_callers_environment(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("AGENT_CANARY=sings\n")
+
+    async def listen(item: agentrun.Item) -> str | None:
+        return os.environ.get("AGENT_CANARY")
+
+    summary = agentrun.run(listen, items=["a"], name="canary", env_file=str(tmp_path / ".env"))
+    assert [line["output"] for line in summary.results()] == ["sings"]
+    assert "AGENT_CANARY" not in os.environ
+
+
 def test_run_works_inside_a_running_loop_as_in_a_notebook() -> None:
     async def main() -> agentrun.Summary:
         return agentrun.run(shout, items=["a", "b"])

@@ -8,7 +8,7 @@ import pytest
 
 import agentrun.errors as errors
 from agentrun.executors.facts import failure_from
-from agentrun.failure import Failure, Verdict, judge
+from agentrun.failure import Failure, Verdict, asked_wait, judge
 
 
 def sdk_error(module: str, name: str, base: type[Exception] = Exception, **attributes: Any) -> Exception:
@@ -101,3 +101,28 @@ def test_the_cause_is_one_line_for_people() -> None:
     assert failure_from(KeyError("id")).cause == "KeyError: 'id'"
     assert failure_from(ValueError()).cause == "ValueError"
     assert Failure("program", "exit 3: no").cause == "exit 3: no"
+
+
+PER_MINUTE = "You exceeded your current quota. limit: 10 per minute. Please retry in 33.2s."
+
+
+def test_a_limit_per_minute_that_calls_itself_a_quota_is_waited_out() -> None:
+    failure = failure_from(sdk_error("google.genai.errors", "ClientError", status_code=429, message=PER_MINUTE))
+    assert judge(failure).verdict == "transient"
+    assert asked_wait(failure) == 33.2
+
+
+def test_a_spent_quota_stops_the_run_whatever_pause_is_asked_for() -> None:
+    error = sdk_error("openai", "RateLimitError", status_code=429, code="insufficient_quota")
+    failure = failure_from(error)
+    asked = Failure.from_json({**failure.as_json(), "retry_after_seconds": 2.0})
+    assert judge(asked).verdict == "everyone"
+    assert not judge(asked).passes_by_itself
+
+
+@pytest.mark.parametrize("module", ["openai", "httpx"])
+def test_a_pause_of_hours_stops_the_run_which_can_be_resumed_then(module: str) -> None:
+    failure = failure_from(sdk_error(module, "RateLimitError", status_code=429))
+    asked = Failure.from_json({**failure.as_json(), "retry_after_seconds": 7200.0})
+    assert judge(asked).verdict == "everyone"
+    assert judge(asked).passes_by_itself
