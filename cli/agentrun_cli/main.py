@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Annotated, NoReturn, TextIO
 
-if PurePath(sys.argv[0]).name == "agentrun":
+if PurePath(sys.argv[0]).name == "agentrun" and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
     # As the command: Ctrl-C while the rest is imported ends it without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -92,7 +92,8 @@ def agentrun(
 
 
 def main() -> NoReturn:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     console.prepare_streams()
     code = _main(sys.argv[1:])
     if not _is_flushed(sys.__stdout__):

@@ -123,7 +123,9 @@ def stop_on_signals(job: Job, launch: Callable[[], Launch | None], *, exits: boo
             timer.daemon = True
             timer.start()
 
-    before = {number: signal.signal(number, handle) for number in SIGNALS}
+    # What was ignored when we were started stays so: `nohup`, or a job in the background of a script.
+    heeded = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, handle) for number in heeded}
     try:
         yield caught
     finally:

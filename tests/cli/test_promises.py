@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -207,3 +209,20 @@ def test_a_job_of_the_same_name_in_another_folder_is_another_job(tmp_path: Path)
     refused = agentrun(tmp_path, "start", "there/job.toml", "--state-dir", "state", code=2)
     assert "belongs to" in refused.stderr
     agentrun(tmp_path, "resume", "here/job.toml", "--state-dir", "state")
+
+
+def test_with_nohup_it_outlives_the_terminal(tmp_path: Path) -> None:
+    agent = AGENT.replace("    return", "    while not os.path.exists('go'):\n        time.sleep(0.01)\n    return")
+    write_job(tmp_path, f"import time\n{agent}", items='lines = "items.txt"')
+    (tmp_path / "items.txt").write_text("one\ntwo\n")
+    command = f"trap '' HUP; exec {AGENTRUN} start job.toml"
+    process = subprocess.Popen(["sh", "-c", command], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "calls.log").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGHUP)
+    (tmp_path / "go").touch()
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert "stopped" not in said
+    assert calls(tmp_path) == ["one", "two"]
