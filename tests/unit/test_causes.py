@@ -43,7 +43,7 @@ from agentrun.listing import ItemView
         ("./a.txt is empty", "../b/c.txt is empty"),
         ("documents/alpha.txt is empty", "inbox/old/beta.pdf is empty"),
         ("alpha.txt is empty", "beta.PDF is empty"),
-        ("~/notes is empty", "/root/notes is empty"),
+        ("~/notes is empty", "/srv/notes is empty"),
         (r"C:\Users\me\a.txt is empty", r"D:\b is empty"),
         ("a/b/c is gone", "d/e/f/g is gone"),
         ("GET https://api.example.com/v1/items/12 failed", "GET https://api.example.com/v2/users?x=a failed"),
