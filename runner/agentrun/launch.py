@@ -366,9 +366,9 @@ class Launch:
         run, reason = self._run, slots.stop_reason
         if run.is_complete:
             return self._complete()
-        if slots.error is not None and reason is not None and reason.text == str(slots.error):
-            self._note("stop", reason=str(slots.error))
-            raise slots.error
+        if reason is not None and reason.error is not None:
+            self._note("stop", reason=reason.text)
+            raise reason.error
         summary = summarise(run.checkpoint, status="stopped")
         if reason is not None:
             summary |= {"exit_code": reason.exit_code, "reason": reason.text, "hint": reason.hint}

@@ -25,6 +25,8 @@ class StopReason:
     exit_code: int
     text: str
     hint: str = ""
+    error: AgentrunError | None = None
+    """What the source raised, where that is the reason."""
 
 
 class Slots:
@@ -55,7 +57,6 @@ class Slots:
         self.rows_in_flight: set[int] = set()
         self._next_of: dict[int, Work | None] = {}
         self.stop_reason: StopReason | None = None
-        self.error: BaseException | None = None
 
     # ---- taking items
 
@@ -74,8 +75,7 @@ class Slots:
         try:
             work = next(self._feed, None)
         except AgentrunError as error:
-            self.error = error
-            self.stop(StopReason(error.exit_code, str(error)))
+            self.stop(StopReason(error.exit_code, str(error), error=error))
             return None
         if work is None:
             return None

@@ -323,4 +323,31 @@ MUTANTS = [
         "",
         (DAMAGE,),
     ),
+    Mutant(
+        "lock not taken",
+        "store/lock.py",
+        "            if lock_descriptor(fd, blocking=False) and self._is_at_path(fd):\n",
+        "            if True:\n",
+        ("tests/crash/test_races.py::test_of_launches_at_the_same_instant_one_runs_and_the_others_exit_75[0]",),
+    ),
+    Mutant(
+        "a full disk ignored by commit",
+        FOLDER,
+        """            self._replace_state(checkpoint, outputs, self._journal_name, length)
+        except OSError as error:
+            raise self._break(error) from error
+""",
+        """            self._replace_state(checkpoint, outputs, self._journal_name, length)
+        except OSError:
+            pass
+""",
+        (FSYNC_FAILS,),
+    ),
+    Mutant(
+        "a guardian that kills nothing",
+        "executors/guardian.py",
+        "        os.kill(pid, signal.SIGKILL)\n",
+        "        return False\n",
+        ("tests/crash/test_left_behind.py::test_after_the_runners_death_nothing_of_it_is_left[killed-async]",),
+    ),
 ]
