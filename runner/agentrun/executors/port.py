@@ -2,15 +2,21 @@
 
 The channel carries a few JSON messages from the attempt to the runner, each answered:
 
-    {"type": "log", "text": …}          → {}
-    {"type": "carry", "value": …}       → {}
-    {"type": "progress", "text": …}     → {}
+    {"type": "log", "text": …}                              → {}
+    {"type": "carry", "value": …}                           → {}
+    {"type": "progress", "text": …}                         → {}
+    {"type": "step_get", "name": …}                         → {"n": 0, "found": true, "output": "…"} or without the output
+    {"type": "step_put", "name": …, "n": 0, "output": "…"}  → {}, once it is on disk
+    {"type": "ask", "question": …, "details": {…}}          → {"answer": {"yes": true, "text": …, …}} or {"park": true}
+    {"type": "usage", "model": …, "input_tokens": …, "output_tokens": …, "cost": …, …} → {}
 
-Messages of a type that the runner does not know are answered {"error": …}.
+`n` counts how often the attempt asked for that name before. `output` is JSON as text. After {"park": true} the attempt
+is to end, with the outcome `waiting`. Whatever is wrong with a message is answered {"error": …}.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +43,8 @@ class Attempt:
     timeout_seconds: float | None
     log_path: Path
     """Where the attempt's prints go. One file a slot, emptied by the executor when an attempt begins."""
+    work: Path = Path(os.devnull)
+    """The item's own folder, which may not be there yet: `dir` in it is its scratch, `out` its files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,8 @@ class Outcome:
     kind: OutcomeKind
     output: bytes = b"null"
     failure: Failure | None = None
+    made_files: bool = False
+    """There may be something in the item's `out`."""
 
 
 class Executor(Protocol):

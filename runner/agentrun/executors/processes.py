@@ -156,6 +156,7 @@ class ProcessExecutor:
                     message["kind"],
                     output=await worker.receive(),
                     failure=None if failure is None else Failure.from_json(failure),
+                    made_files=message["made_files"],
                 )
             else:
                 worker.send(await channel(message))

@@ -70,6 +70,7 @@ def describe_attempt(attempt: Attempt) -> dict[str, Any]:
         "carry": attempt.carry,
         "timeout_seconds": attempt.timeout_seconds,
         "log_path": str(attempt.log_path),
+        "work": str(attempt.work),
     }
 
 
@@ -86,6 +87,7 @@ def attempt_from(message: dict[str, Any]) -> Attempt:
         carry=message["carry"],
         timeout_seconds=message["timeout_seconds"],
         log_path=Path(message["log_path"]),
+        work=Path(message["work"]),
     )
 
 
@@ -198,7 +200,7 @@ class Worker:
 def describe_outcome(outcome: Outcome, *, ends: bool) -> dict[str, Any]:
     """`ends`: the agent could not be loaded, and this worker is of no use."""
     failure = None if outcome.failure is None else outcome.failure.as_json()
-    return {"type": "outcome", "kind": outcome.kind, "failure": failure, "ends": ends}
+    return {"type": "outcome", "kind": outcome.kind, "failure": failure, "made_files": outcome.made_files, "ends": ends}
 
 
 def _flush() -> None:
