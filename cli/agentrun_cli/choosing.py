@@ -147,6 +147,31 @@ def choose_view(known: KnownJob, listing: Listing, ref: str | None, index: int |
     raise UsageError(_unknown(known.folder, ref, (item.key for item in listing.items())))
 
 
+def choose_views(known: KnownJob, listing: Listing, refs: Sequence[str], indexes: Sequence[int] = ()) -> list[ItemView]:
+    """The items that are meant by name, in the order they were asked for, each once."""
+    named = [choose_view(known, listing, ref, None) for ref in refs]
+    named += [choose_view(known, listing, None, index) for index in indexes]
+    return list({view.key: view for view in named}.values())
+
+
+def is_of_cause(view: ItemView, text: str) -> bool:
+    """Did it fail for this cause, as `agentrun failures` shows it? A part of the words will do, in any case."""
+    from agentrun.causes import VARIES, cause_shape
+    from agentrun_cli.console import clean
+
+    if view.state != "failed":
+        return False
+    cause, said = clean(view.cause, limit=10_000), clean(text).strip()
+    shape, meant = cause_shape(cause).casefold(), cause_shape(said.rstrip(VARIES)).casefold()
+    is_cut = said.endswith(VARIES)
+    # A whole message means all that differ only in numbers and names: the items of one heading.
+    return bool(said) and (
+        said.casefold() in cause.casefold()
+        or said.casefold() in shape
+        or (shape.startswith(meant.rstrip(VARIES)) if is_cut else shape == meant)
+    )
+
+
 def find_input(known: KnownJob, key: str) -> Item | None:
     """The item itself, where the source still has it."""
     from agentrun.errors import AgentrunError

@@ -40,6 +40,24 @@ CrashLimit = Annotated[
 Isolation = Annotated[
     str | None, typer.Option("--isolation", metavar="HOW", help="Of a sync function: process or thread.")
 ]
+Prompt = Annotated[
+    str | None, typer.Option("--prompt", metavar="TEXT|@FILE", help="A prompt with {text}, {field} or {file} in it.")
+]
+Model = Annotated[str | None, typer.Option("--model", metavar="MODEL", help="Of a prompt, such as openai:gpt-5-mini.")]
+System = Annotated[str | None, typer.Option("--system", metavar="TEXT|@FILE", help="Of a prompt: its instructions.")]
+Schema = Annotated[
+    str | None, typer.Option("--schema", metavar="FILE", help="Of a prompt: the JSON Schema of its output.")
+]
+BaseUrl = Annotated[
+    str | None, typer.Option("--base-url", metavar="URL", help="Of a prompt: a server that speaks the OpenAI API.")
+]
+MaxOutputTokens = Annotated[
+    int | None, typer.Option("--max-output-tokens", metavar="N", help="Of a prompt: for one response.")
+]
+Temperature = Annotated[float | None, typer.Option("--temperature", metavar="T", help="Of a prompt: 0 to 2.")]
+Serve = Annotated[bool, typer.Option("--serve", help="The command is one long-lived program per slot.")]
+Budget = Annotated[float | None, typer.Option("--budget", metavar="USD", help="US dollars for the whole run.")]
+TokenBudget = Annotated[int | None, typer.Option("--token-budget", metavar="N", help="Tokens for the whole run.")]
 Parse = Annotated[str | None, typer.Option("--parse", metavar="AS", help="A command's output: text or json.")]
 AgentVersion = Annotated[
     str | None, typer.Option("--agent-version", metavar="TEXT", help="In place of the agent's fingerprint.")
@@ -63,12 +81,14 @@ AllowGone = Annotated[bool, typer.Option("--allow-gone", help="Go on though many
 AcceptEdits = Annotated[bool, typer.Option("--accept-edits", help="Take a state.json that was edited by hand.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an output that no run of this job wrote.")]
 Failed = Annotated[bool, typer.Option("--failed", help="Try failed items again that would be left.")]
+ForgetSteps = Annotated[bool, typer.Option("--forget-steps", help="Do steps again that were remembered.")]
 IfFree = Annotated[bool, typer.Option("--if-free", help="Another runner at work: exit 0, silently.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing on exit 0, the reason on others.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 
 _KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
-_TOP = ["name", "parse", "isolation", "needs_env", "carry"]
+_TOP = ["name", "model", "base_url", "max_output_tokens", "temperature", "parse", "serve", "isolation", "needs_env"]
+_TOP += ["carry"]
 
 
 @dataclass(frozen=True)
@@ -89,31 +109,50 @@ def asked_job(given: Mapping[str, Any], command: Sequence[str] | None = None) ->
 
     ref, state_dir = given.get("job"), given.get("state_dir")
     _check_rest(given, command)
-    if ref is None and not command and not given.get("name") and (HERE / "job.toml").is_file():
-        ref = "job.toml"
-    if ref is None and not command and not given.get("name"):
+    has_job = bool(ref or command or given.get("prompt") or given.get("name"))
+    if not has_job and (HERE / "job.toml").is_file():
+        ref, has_job = "job.toml", True
+    if not has_job:
         from agentrun.errors import UsageError
 
-        raise UsageError("which job? Give a job file, file.py:function, a job's name, or a command after --")
+        raise UsageError(
+            "which job? Give a job file, file.py:function, a job's name, a --prompt, or a command after --"
+        )
     base = _base_of(ref, state_dir, HERE)
-    layer: dict[str, Any] = {name: given[name] for name in _TOP if given.get(name)}
+    layer: dict[str, Any] = {name: given[name] for name in _TOP if _is_given(given.get(name))}
     if given.get("agent_version"):
         layer["version"] = given["agent_version"]
     if given.get("output"):
         layer["output"] = _from_base(given["output"], HERE, base)
-    if given.get("env_file"):
-        # Not a template: nothing in it is to be escaped.
-        layer["env_file"] = os.path.relpath(HERE / given["env_file"], base)
+    for name in ("env_file", "schema"):
+        if given.get(name):
+            # Not a template: nothing in it is to be escaped.
+            layer[name] = os.path.relpath(HERE / given[name], base)
+    for name in ("prompt", "system"):
+        if given.get(name) is not None:
+            layer[name] = _text_or_file(given[name], HERE, base)
     if command:
         layer["command"] = [_program(command[0], HERE, base), *command[1:]]
     if given.get("settings"):
         layer["params"] = _params(given["settings"])
     if items := _items(given, HERE, base):
         layer["items"] = items
-    # A flag that is not given is None or False; 0, which is equal to False, is a value.
-    if run := {name: given[name] for name in RUN if given.get(name) is not None and given[name] is not False}:
+    if run := {name: given[name] for name in RUN if _is_given(given.get(name))}:
         layer["run"] = run
     return Asked(ref, layer, state_dir, given)
+
+
+def _is_given(value: Any) -> bool:
+    """A flag that is not given is None, False or no list; 0, which is equal to False, is a value."""
+    return value is not None and value is not False and value != []
+
+
+def _text_or_file(given: str, here: Path, base: Path) -> str:
+    """A prompt as it was typed; the path in an `@` is turned from here to the job's folder."""
+    from agentrun.job import prompt_file
+
+    path = prompt_file(given)
+    return f"@{os.path.relpath(here / path, base)}" if path else given
 
 
 def _base_of(ref: str | None, state_dir: str | None, here: Path) -> Path:

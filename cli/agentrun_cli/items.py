@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +14,7 @@ import typer
 from agentrun_cli import flags
 
 if TYPE_CHECKING:
-    from agentrun.listing import ItemView
+    from agentrun.listing import ItemView, Listing
     from agentrun_cli.console import Colour
 
 
@@ -33,6 +33,7 @@ class Order(Enum):
     age = "age"
     index = "index"
     key = "key"
+    cost = "cost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class Row:
     agent: str
     cause: str
     changed: bool
+    cost: float | None
+    question: str
 
     @classmethod
     def of(cls, item: ItemView) -> Row:
@@ -61,6 +64,8 @@ class Row:
             item.agent,
             item.cause,
             item.changed,
+            item.cost,
+            str(item.question.get("text", "")) if item.question else "",
         )
 
 
@@ -71,6 +76,7 @@ _SORTS: dict[str, Callable[[Row], Any]] = {
     "age": lambda row: (not row.ended_at, row.ended_at, row.index),
     "index": lambda row: row.index,
     "key": lambda row: (row.key, row.index),
+    "cost": lambda row: (row.cost is None, -(row.cost or 0), row.index),
 }
 _COLOURS: dict[str, Colour] = {"done": "green", "failed": "red", "waiting": "yellow", "running": "blue"}
 
@@ -78,7 +84,7 @@ _COLOURS: dict[str, Colour] = {"done": "green", "failed": "red", "waiting": "yel
 def items(
     job: flags.KnownJob,
     state: Annotated[list[State] | None, typer.Option("--state", help="Only these; can be repeated.")] = None,
-    sort: Annotated[Order, typer.Option("--sort", help="The longest, most or oldest first.")] = Order.index,
+    sort: Annotated[Order, typer.Option("--sort", help="The longest, most, oldest or dearest first.")] = Order.index,
     reverse: Annotated[bool, typer.Option("--reverse", help="The other way round.")] = False,
     agent_version: Annotated[
         str | None, typer.Option("--agent-version", metavar="V", help="Only of this version of the agent.")
@@ -87,7 +93,7 @@ def items(
     as_json: flags.AsJson = False,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """List the items of a job: state, attempts, duration, age, key."""
+    """List the items of a job: state, attempts, duration, age, cost, key."""
     from agentrun_cli.choosing import open_items, open_known
     from agentrun_cli.console import say
 
@@ -97,10 +103,16 @@ def items(
         if agent_version is not None:
             found = (row for row in found if row.agent.startswith(agent_version))
         rows = _sorted(found, sort.value, reverse=reverse, limit=limit)
-        total, spans = len(listing), len(listing.versions) > 1
-        count = _put_json(rows) if as_json else _put_lines(rows, index_width=len(str(total)), spans=spans)
+        total, columns = len(listing), _columns(listing)
+        count = _put_json(rows) if as_json else _put_lines(rows, index_width=len(str(total)), columns=columns)
     if not count:
         say(f"{known.folder.name}: {f'none of its {total:,} items is so' if total else 'no items are on record'}")
+
+
+def _columns(listing: Listing) -> list[str]:
+    """Those that are there only where they say something."""
+    usage = listing.checkpoint.usage if listing.checkpoint else (listing.summary or {}).get("usage") or {}
+    return [name for name, wanted in (("cost", "cost" in usage), ("agent", len(listing.versions) > 1)) if wanted]
 
 
 def _sorted(rows: Iterable[Row], by: str, *, reverse: bool, limit: int | None) -> Iterable[Row]:
@@ -130,17 +142,18 @@ def _put_json(rows: Iterable[Row]) -> int:
     return count
 
 
-def _put_lines(rows: Iterable[Row], *, index_width: int, spans: bool) -> int:
+def _put_lines(rows: Iterable[Row], *, index_width: int, columns: Collection[str]) -> int:
     from agentrun_cli.console import coloured, fitting, is_terminal, put, put_bytes
 
     at_terminal = is_terminal(sys.stdout)
     width = _terminal_width() if at_terminal else None
     index_width = max(index_width, 5 if at_terminal else 1)
     count = 0
-    for before, line, row in _lines(rows, index_width, spans=spans):
+    for before, line, row in _lines(rows, index_width, columns):
         if at_terminal and not count:
             head = f"{'index':>{index_width}}  {'state':<7}  {'tries':>5}  {'took':>6}  {'age':>6}  "
-            put(coloured(head + ("agent         " if spans else "") + "key", "dim", sys.stdout))
+            head += ("    cost  " if "cost" in columns else "") + ("agent         " if "agent" in columns else "")
+            put(coloured(head + "key", "dim", sys.stdout))
         line = line if width is None or len(line) <= width else line[: width - 1] + "…"
         end = before + len(row.state)
         line = line[:before] + coloured(line[before:end], _COLOURS.get(row.state), sys.stdout) + line[end:]
@@ -149,22 +162,28 @@ def _put_lines(rows: Iterable[Row], *, index_width: int, spans: bool) -> int:
     return count
 
 
-def _lines(rows: Iterable[Row], index_width: int, *, spans: bool) -> Iterator[tuple[int, str, Row]]:
+def _lines(rows: Iterable[Row], index_width: int, columns: Collection[str]) -> Iterator[tuple[int, str, Row]]:
     """Each line, and where in it the state is."""
+    from agentrun.usage import format_cost
     from agentrun.values import format_duration
     from agentrun_cli.console import clean
 
     now = time.time()
+    has_cost, has_agent = "cost" in columns, "agent" in columns
     for row in rows:
         took = format_took(row.seconds) if row.attempts else "-"
         age = format_duration(max(0.0, now - row.ended_at)) if row.ended_at else "-"
         line = f"{row.index:>{index_width}}  {row.state:<7}  {row.attempts or '-':>5}  {took:>6}  {age:>6}  "
-        if spans:
+        if has_cost:
+            line += f"{format_cost(row.cost) if row.cost is not None else '-':>8}  "
+        if has_agent:
             line += f"{clean(row.agent, limit=12) or '-':<12}  "
         # The common case first: cleaning takes longer than all the rest of a line.
         line += row.key if row.key.isascii() and row.key.isprintable() else clean(row.key, limit=1100)
         if row.cause:
             line += f"  {clean(row.cause)}"
+        elif row.question:
+            line += f"  asks: {clean(row.question, limit=200)}"
         elif row.changed:
             line += "  (changed since its last result)"
         yield index_width + 2, line, row

@@ -51,7 +51,7 @@ def make_ready(opened: OpenJob) -> Ready:
 def options_of(given: dict[str, Any], *, resume: bool) -> Options:
     from agentrun.recovery import Options
 
-    names = ("fresh", "limit", "failed", "allow_gone", "accept_edits", "overwrite")
+    names = ("fresh", "limit", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps")
     asked = {name: given[name] for name in names if given.get(name)}
     # Who only wants to know whether it is free does not wait for it.
     return Options(resume=resume, wait_seconds=0.5 if given.get("if_free") else 5.0, **asked)

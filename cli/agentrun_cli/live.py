@@ -230,7 +230,9 @@ def progress_words(progress: Progress) -> str:
             words.append(f"{count:,} {kind}")
     words += pace_words(progress)
     if progress.cost:
-        words.append(f"${progress.cost:,.2f}")
+        from agentrun.usage import format_cost
+
+        words.append(format_cost(progress.cost))
     return ", ".join(words)
 
 
@@ -253,6 +255,7 @@ def closing_lines(summary: dict[str, Any], job: str, name: str, seconds: float) 
     took = f" in {format_duration(seconds)}"
     if code == 0:
         yield f"{coloured('done', 'green')}: {done}{others}{took}{where}"
+        yield from _cost_lines(summary.get("usage") or {})
         if counts.get("failed"):
             yield f"  the reasons:  agentrun failures {name}"
         return
@@ -266,8 +269,36 @@ def closing_lines(summary: dict[str, Any], job: str, name: str, seconds: float) 
         if summary.get("hint"):
             yield f"  {clean(summary['hint'])}"
         yield f"  so far:       {done} done{others}{took}; all of it is kept"
+    yield from _cost_lines(summary.get("usage") or {})
     if counts.get("failed"):
         yield f"  the reasons:  agentrun failures {name}"
+    if counts.get("waiting"):
+        yield from _question_lines(summary.get("questions") or [], counts["waiting"], name)
     # Plain, it would run nothing: all that is not done has failed, and is left.
     failed = " --failed" if code == 1 and summary.get("left") == counts["failed"] else ""
     yield f"  go on with:   agentrun resume {name}{failed}"
+
+
+def _cost_lines(usage: dict[str, Any]) -> Iterator[str]:
+    """What the run has cost so far, all its launches together."""
+    from agentrun.usage import format_cost, format_tokens
+
+    has_tokens = usage.get("input_tokens") or usage.get("output_tokens")
+    if usage.get("cost") is None and not has_tokens:
+        return
+    parts = [format_cost(usage["cost"])] if usage.get("cost") is not None else []
+    parts += [format_tokens(usage)] if has_tokens else []
+    lost = f" ({format_cost(usage['lost'])} of it lost in crashes)" if usage.get("lost") else ""
+    yield f"  cost:         {', '.join(parts)}{lost}"
+
+
+def _question_lines(questions: list[dict[str, Any]], waiting: int, name: str) -> Iterator[str]:
+    """What is asked, each with the command that answers it."""
+    from agentrun_cli.choosing import words_for
+
+    for one in questions:
+        yield f"  {coloured('asks', 'yellow')}  {clean(one['key'], limit=120)}: {clean(one['text'], limit=300)}"
+        yield f"        agentrun answer {name} {words_for(one['key'], one['index'])} --yes"
+    if questions and waiting > len(questions):
+        yield f"        and {waiting - len(questions):,} more"
+    yield f"  answer with:  agentrun review {name}"

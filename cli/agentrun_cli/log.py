@@ -26,7 +26,10 @@ def log(
     lines: Annotated[int | None, typer.Option("-n", "--lines", metavar="N", min=1, help="Only the last N.")] = None,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Show the launches and stops of a job; with ITEM, what its attempts printed."""
+    """Show the launches and stops of a job; with ITEM, what its attempts printed.
+
+    Inside of a program that is an agent, `agentrun log WORDS…` writes a line to its item's log instead.
+    """
     from agentrun_cli.choosing import open_known
     from agentrun_cli.console import put, say
 

@@ -6,16 +6,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from pathlib import PurePath
+from types import ModuleType
 from typing import Annotated, NoReturn, TextIO
-
-if PurePath(sys.argv[0]).name == "agentrun" and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
-    # As the command: Ctrl-C while the rest is imported ends it without a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import typer
 
-from agentrun_cli import console
+from agentrun_cli import ask, console, inside, step, usage
 from agentrun_cli.clear import clear
 from agentrun_cli.failures import failures
 from agentrun_cli.init import init
@@ -70,8 +66,12 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "clear": clear,
     "init": init,
 }
+INSIDE: dict[str, ModuleType] = {"step": step, "ask": ask, "usage": usage}
 for name, command in COMMANDS.items():
     app.command(name)(command)
+for name, module in INSIDE.items():
+    # For --help alone: `_main` hands these their words before typer sees them.
+    app.command(name, help=module.HELP, options_metavar=module.USAGE)(lambda: None)
 
 
 def _show_version(wanted: bool) -> None:
@@ -119,6 +119,8 @@ def _is_flushed(stream: TextIO | None) -> bool:
 def _main(arguments: list[str]) -> int:
     from agentrun.errors import AgentrunError
 
+    if inside.is_ours(arguments):
+        return inside.run(arguments[0], arguments[1:])
     command: list[str] | None = None
     if arguments[:1] and arguments[0] in TAKE_A_COMMAND and "--" in arguments:
         at = arguments.index("--")

@@ -33,6 +33,8 @@ def agent_of(job: Job) -> str:
         import shlex
 
         return f"command {clean(shlex.join(job.command))}"
+    if job.prompt is not None:
+        return f"a prompt for {clean(job.model)}"
     return f"agent {clean(job.agent)}"
 
 
@@ -55,7 +57,9 @@ def last_run(summary: dict[str, Any]) -> str:
     parts += [f"{counts[kind]:,} {kind}" for kind in ("failed", "skipped") if counts.get(kind)]
     cost = (summary.get("usage") or {}).get("cost")
     if cost:
-        parts.append(f"${cost:,.2f}")
+        from agentrun.usage import format_cost
+
+        parts.append(format_cost(cost))
     ended = "finished" if summary.get("status") == "finished" else str(summary.get("status", "ended"))
     return f"{ended} {ago(age_seconds(str(summary.get('ended_at', ''))))}: {', '.join(parts)}"
 
@@ -105,6 +109,10 @@ def limits_of(job: Job) -> str:
     parts.append(f"{job.allow_failures} failures allowed")
     if job.stop_after_failures:
         parts.append(f"stops after {job.stop_after_failures} failures in a row")
+    if job.budget is not None:
+        parts.append(f"a budget of ${job.budget:,.2f}")
+    if job.token_budget is not None:
+        parts.append(f"a budget of {job.token_budget:,} tokens")
     parts.append(f"{format_duration(job.grace_seconds)} grace")
     return ", ".join(parts)
 
@@ -159,6 +167,8 @@ def plan_json(planned: Planned, *, argv: Sequence[str] | None, refusal: str, ver
         "rate": f"{job.rate.count}/{job.rate.per_seconds:g}s" if job.rate else None,
         "allow_failures": str(job.allow_failures),
         "stop_after_failures": job.stop_after_failures,
+        "budget": job.budget,
+        "token_budget": job.token_budget,
         "grace_seconds": job.grace_seconds,
     }
     return {
@@ -173,6 +183,7 @@ def plan_json(planned: Planned, *, argv: Sequence[str] | None, refusal: str, ver
         "first_keys": plan.first_keys,
         "examples": plan.examples,
         "agent": job.agent,
+        "model": job.model if job.prompt is not None else None,
         "argv": list(argv) if argv is not None else None,
         "version": version,
         "output": str(planned.output),

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from agentrun.listing import ItemView, Listing
 
 _PIECE_BYTES = 1 << 18
+_WHERE_THERE = ("usage", "edited", "question", "answers", "warning")
 
 
 def results(
     job: flags.KnownJob,
-    full: Annotated[bool, typer.Option("--full", help="With times, attempts and the agent's version.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="With times, attempts, cost and the agent's version.")] = False,
     state_dir: flags.StateDir = None,
 ) -> None:
     """Print the results there are, as JSON lines in item order."""
@@ -81,7 +82,8 @@ def _put_records(listing: Listing, *, full: bool) -> int:
 
 
 def _facts(item: ItemView, record: Mapping[str, Any]) -> dict[str, Any]:
-    return {
+    """What may differ from one run to the next; the last of it only where it is there."""
+    facts = {
         "at": item.at,
         "seconds": item.seconds,
         "attempts": item.attempts,
@@ -89,3 +91,6 @@ def _facts(item: ItemView, record: Mapping[str, Any]) -> dict[str, Any]:
         "launch": record.get("launch"),
         "generation": record.get("gen", 0),
     }
+    if item.cost is not None:
+        facts["cost"] = item.cost
+    return facts | {name: record[name] for name in _WHERE_THERE if record.get(name)}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from agentrun_cli.choosing import KnownJob
 
 LOG_LINES = 20
+_OF_STEP = ("kind", "name", "n", "at", "seconds", "output", "question", "answer")
 _INPUT_CHARACTERS, _INPUT_LINES = 2000, 12
 
 
@@ -27,21 +28,24 @@ def show(
     as_json: flags.AsJson = False,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Show one item: input, attempts, traceback, output, the end of its log."""
+    """Show one item: input, attempts, question, steps, traceback, output, cost, the end of its log."""
     from agentrun_cli.choosing import choose_view, find_input, open_items, open_known
     from agentrun_cli.console import put_json
 
     known = open_known(job, state_dir)
     with open_items(known) as listing:
         view = choose_view(known, listing, item, index)
-        facts = _facts(known, listing, view, find_input(known, view.key))
+        steps = listing.steps(view)
+        facts = _facts(known, listing, view, find_input(known, view.key), steps)
     if as_json:
         put_json(facts)
     else:
-        _draw(known, facts)
+        _draw(known, facts, view, steps)
 
 
-def _facts(known: KnownJob, listing: Listing, view: ItemView, item: Item | None) -> dict[str, Any]:
+def _facts(
+    known: KnownJob, listing: Listing, view: ItemView, item: Item | None, steps: list[dict[str, Any]]
+) -> dict[str, Any]:
     from agentrun_cli.log import read_end
 
     record = view.record or {}
@@ -53,7 +57,7 @@ def _facts(known: KnownJob, listing: Listing, view: ItemView, item: Item | None)
         "key": view.key,
         "state": view.state,
         "changed": view.changed,
-        "generation": record.get("gen", 0),
+        "generation": view.gen,
         "launch": record.get("launch"),
         "failed_launches": record.get("failed_launches"),
         "agent": view.agent or None,
@@ -62,6 +66,13 @@ def _facts(known: KnownJob, listing: Listing, view: ItemView, item: Item | None)
         "attempts": view.tries,
         "error": record.get("error"),
         "output": record.get("output"),
+        "files": view.files,
+        "usage": view.usage or None,
+        "edited": view.edited,
+        "by": record.get("by"),
+        "warning": record.get("warning"),
+        "question": view.question,
+        "steps": [{name: one[name] for name in _OF_STEP if name in one} for one in steps],
         "log": {"path": str(path), "lines": lines} if path else None,
     }
 
@@ -87,7 +98,7 @@ def _input(item: Item | None) -> dict[str, Any] | None:
     return {"text": item.line} if item.line is not None else {"data": item.data}
 
 
-def _draw(known: KnownJob, facts: dict[str, Any]) -> None:
+def _draw(known: KnownJob, facts: dict[str, Any], view: ItemView, steps: list[dict[str, Any]]) -> None:
     from agentrun_cli.choosing import words_for
     from agentrun_cli.console import clean, coloured, say
 
@@ -103,12 +114,19 @@ def _draw(known: KnownJob, facts: dict[str, Any]) -> None:
         _line("generation", f"{facts['generation']} (begun anew that often)")
     _draw_input(facts["input"])
     _draw_attempts(facts["attempts"])
+    if facts["usage"]:
+        _line("cost", _cost(facts["usage"]))
+    if facts["warning"]:
+        _line("warning", clean(facts["warning"], limit=1000))
+    _draw_question(known, view, steps)
     if failed.get("traceback"):
         _block("traceback", failed["traceback"])
     elif failed:
         _block("cause", str(failed.get("message", "")))
     if state == "done":
-        _block("output", _pretty(facts["output"]))
+        _block("output" + _edited(facts["edited"]), _pretty(facts["output"]))
+    if facts["files"]:
+        _block("files", "\n".join(f"{one['size']:>12,}  {clean(one['path'], limit=1100)}" for one in facts["files"]))
     if facts["log"] and facts["log"]["lines"]:
         _block(f"log, its end ({_shown(facts['log']['path'])})", "\n".join(facts["log"]["lines"]))
         say(f"all of it: agentrun log {known.name} {words_for(facts['key'], facts['index'])}")
@@ -119,9 +137,46 @@ def _more(facts: dict[str, Any]) -> str:
         return ", changed since its last result, which does not count any more"
     if facts["state"] == "failed" and (facts["failed_launches"] or 1) > 1:
         return f", in {facts['failed_launches']} launches"
+    if facts["state"] == "skipped" and facts["by"]:
+        from agentrun_cli.console import clean
+
+        return f", by {clean(facts['by'], limit=100)}"
     if facts["state"] == "running" and facts["attempts"]:
         return " again; what is below is of the launch before"
     return ""
+
+
+def _cost(usage: dict[str, Any]) -> str:
+    from agentrun.usage import format_cost, format_tokens
+    from agentrun_cli.console import counted
+
+    parts = [format_cost(usage["cost"])] if usage.get("cost") is not None else ["not known"]
+    return ", ".join([*parts, format_tokens(usage), counted(usage.get("requests") or 0, "request")])
+
+
+def _edited(edited: dict[str, Any] | None) -> str:
+    from agentrun.clock import age_seconds
+    from agentrun_cli.console import ago, clean
+
+    if not edited:
+        return ""
+    return f", corrected by {clean(edited.get('by', ''), limit=100)} {ago(age_seconds(str(edited.get('at', ''))))}"
+
+
+def _draw_question(known: KnownJob, view: ItemView, steps: list[dict[str, Any]]) -> None:
+    """What a waiting item asks, with its details; and of any that is not settled, its steps and answers so far."""
+    from agentrun_cli.console import coloured, put, say
+    from agentrun_cli.questions import how_to_answer, question_lines
+
+    if view.question is None and not steps:
+        return
+    put("")
+    put(coloured("question" if view.question else "so far", "dim", sys.stdout))
+    # Without a question, its line is empty.
+    for line in list(question_lines(view, steps, full=view.question is not None))[0 if view.question else 1 :]:
+        put(f"  {line}")
+    if view.question is not None:
+        say(f"answer it: {how_to_answer(known, view)} --yes")
 
 
 def _draw_input(given: dict[str, Any] | None) -> None:
@@ -146,14 +201,17 @@ def _beginning(text: str, *, cut: bool = False) -> str:
 
 
 def _draw_attempts(attempts: list[dict[str, Any]]) -> None:
+    from agentrun.usage import format_cost
     from agentrun_cli.console import clean
     from agentrun_cli.items import format_took
 
     for one in attempts:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one["at"]))
         cause = f"  {clean(one['cause'])}" if one.get("cause") else ""
+        cost = (one.get("usage") or {}).get("cost")
+        spent = f"  {format_cost(cost)}" if cost is not None else ""
         place = f"launch {one['launch']}, {at}"
-        _line(f"attempt {one['number']}", f"{place}  {format_took(one['seconds']):>6}{cause}")
+        _line(f"attempt {one['number']}", f"{place}  {format_took(one['seconds']):>6}{spent}{cause}")
 
 
 def _pretty(value: Any) -> str:

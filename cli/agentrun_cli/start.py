@@ -22,6 +22,15 @@ def start(
     plan: flags.Plan = False,
     fresh: flags.Fresh = False,
     failed: flags.Failed = False,
+    prompt: flags.Prompt = None,
+    model: flags.Model = None,
+    system: flags.System = None,
+    schema: flags.Schema = None,
+    base_url: flags.BaseUrl = None,
+    max_output_tokens: flags.MaxOutputTokens = None,
+    temperature: flags.Temperature = None,
+    budget: flags.Budget = None,
+    token_budget: flags.TokenBudget = None,
     timeout: flags.Timeout = None,
     retries: flags.Retries = None,
     rate: flags.Rate = None,
@@ -31,6 +40,7 @@ def start(
     crash_limit: flags.CrashLimit = None,
     isolation: flags.Isolation = None,
     parse: flags.Parse = None,
+    serve: flags.Serve = False,
     agent_version: flags.AgentVersion = None,
     env_file: flags.EnvFile = None,
     needs_env: flags.NeedsEnv = None,
@@ -39,6 +49,7 @@ def start(
     allow_gone: flags.AllowGone = False,
     accept_edits: flags.AcceptEdits = False,
     overwrite: flags.Overwrite = False,
+    forget_steps: flags.ForgetSteps = False,
     if_free: flags.IfFree = False,
     state_dir: flags.StateDir = None,
     quiet: flags.Quiet = False,
@@ -50,6 +61,7 @@ def start(
     agentrun start triage/job.toml
     agentrun start summarise.py:summarise --items 'docs/*.txt' -j 8 -o out.jsonl
     agentrun start --name fetch --items urls.txt --as lines -- ./fetch.sh {}
+    agentrun start --prompt @summarise.md --model openai:gpt-5-mini --items 'docs/*.md'
     """
     from agentrun_cli.launching import launch, options_of
 

@@ -88,6 +88,8 @@ def _lines(views: list[JobView], folder: Path | None, state_dir: str | None) -> 
 
 
 def _table(views: list[JobView]) -> Iterator[str]:
+    from agentrun.usage import format_cost
+
     has_cost = any(view.cost for view in views)
     head = ["JOB", "STATE", "DONE", "FAILED", *(["COST"] if has_cost else []), "LAST CHECKPOINT"]
     rows = [head]
@@ -96,7 +98,7 @@ def _table(views: list[JobView]) -> Iterator[str]:
         cells = [clean(view.job, limit=40), view.status]
         cells += [f"{view.counts.get('done', 0):,}/{view.total:,}" if known else "-"]
         cells += [f"{view.counts.get('failed', 0):,}" if known else "-"]
-        cells += [f"${view.cost:,.2f}" if view.cost else "-"] if has_cost else []
+        cells += [format_cost(view.cost) if view.cost else "-"] if has_cost else []
         rows.append([*cells, ago(view.age_seconds) if known else "-"])
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     for number, row in enumerate(rows):
@@ -123,6 +125,8 @@ def _detail(view: JobView, state_dir: str | None) -> Iterator[str]:
         yield f"  {name:<11} {text}"
     if view.status in ("interrupted", "failed", "waiting"):
         name = flags.how_to_name(view.folder.name, view.folder, flags.Asked(None, state_dir=state_dir))
+        if view.counts.get("waiting"):
+            yield f"  answer:     agentrun review {name}"
         yield f"  go on with: {flags.how_to_go_on(name, view.reference)}"
 
 
@@ -156,12 +160,28 @@ def _rows(view: JobView) -> Iterator[tuple[str, str]]:
     if view.versions:
         of = ", ".join(f"{count:,} of version {clean(name)}" for name, count in view.versions.items())
         yield "results", of + (" (they span versions)" if len(view.versions) > 1 else "")
-    if view.cost:
-        yield "cost", f"${view.cost:,.2f}"
+    if view.cost is not None or view.tokens or view.budget or view.token_budget:
+        yield "cost", _cost(view)
     yield "ended" if ended else "checkpoint", ago(view.age_seconds) + ("" if ended else f", seq {view.seq}")
     if output := view.output or _output(view):
         yield "output", shown_path(output)
     yield "state", shown_path(view.folder)
+
+
+def _cost(view: JobView) -> str:
+    """What the run has cost so far, and what it may."""
+    from agentrun.usage import format_cost, format_tokens
+
+    text = format_cost(view.cost) if view.cost is not None else "not reported"
+    if view.budget is not None:
+        text += f" of a budget of {format_cost(view.budget)}"
+    if view.usage.get("lost"):
+        text += f", {format_cost(view.usage['lost'])} of it lost in crashes"
+    if view.tokens or view.token_budget is not None:
+        text += f"; {format_tokens(view.usage)}"
+    if view.token_budget is not None:
+        text += f", of a budget of {view.token_budget:,}"
+    return text
 
 
 def _ranges(ranges: list[list[int]]) -> str:

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agentrun.answer import Answer
     from agentrun.api import Summary, arun, run
     from agentrun.context import Context
     from agentrun.errors import (
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         ItemsError,
         JobError,
         LaterError,
+        Parked,
         PlanError,
         Retry,
         RunError,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 # Loaded on first use: `agentrun status` needs next to nothing of this.
 _HOMES = {
+    "Answer": "answer",
     "Context": "context",
     "Item": "item",
     "Job": "job",
@@ -50,6 +53,7 @@ _ERRORS = [
     "ItemsError",
     "JobError",
     "LaterError",
+    "Parked",
     "PlanError",
     "Retry",
     "RunError",
@@ -63,6 +67,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AgentError",
     "AgentrunError",
+    "Answer",
     "BusyError",
     "CheckpointError",
     "Context",
@@ -74,6 +79,7 @@ __all__ = [
     "JobError",
     "LaterError",
     "MemoryStore",
+    "Parked",
     "PlanError",
     "Retry",
     "RunError",

@@ -48,6 +48,8 @@ def load_agent(job: Job) -> Agent:
     """The job's agent, checked. AgentError says what is wrong with it, before any item runs."""
     if job.command is not None:
         return _command(job, job.command)
+    if job.prompt is not None:
+        return _prompt(job)
     assert job.agent is not None
     return _python(load(job.agent, job.base), job, name=job.agent, reference=job.agent)
 
@@ -171,6 +173,26 @@ def _reference(target: Any, base: Path) -> tuple[str | None, bool]:
     if not isinstance(file, str) or not Path(file).is_file():
         return None, False
     return f"{os.path.relpath(file, base)}:{qualname}", True
+
+
+# ---- prompts
+
+
+def _prompt(job: Job) -> Agent:
+    """Runs as a class agent does: made once, on the event loop, closed at the end."""
+    from agentrun.prompts.agent import PromptAgent
+    from agentrun.prompts.prompt import read_prompt
+
+    prompt = read_prompt(job, os.environ)
+    return Agent(
+        kind="class",
+        is_async=True,
+        wants_ctx=True,
+        target=functools.partial(PromptAgent, prompt),
+        reference="prompt",
+        fingerprint=_fingerprint(job, prompt.parts),
+        isolation="loop",
+    )
 
 
 # ---- commands

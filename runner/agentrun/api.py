@@ -22,7 +22,7 @@ from agentrun.recovery import Options
 from agentrun.store.port import Store
 
 _TOP_VALUES = ["output", "version", "isolation", "env_file", "needs_env", "carry", "params"]
-_OPTIONS = ["fresh", "limit", "failed", "allow_gone", "accept_edits", "overwrite"]
+_OPTIONS = ["fresh", "limit", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,8 @@ def run(
 
     `items` are dicts, texts (`str`) or files (`Path`). Further values are those of a job file (`concurrency`,
     `output`, `params`, `timeout`, `retries`, `allow_failures`, `isolation`, `carry` …) and `fresh`, `limit`,
-    `failed`, `overwrite`, `allow_gone`, `accept_edits`. Works in scripts, in notebooks and in a running event loop.
+    `failed`, `overwrite`, `allow_gone`, `accept_edits`, `forget_steps`. Works in scripts, in notebooks and in a
+    running event loop.
     """
     launching = _Launching(agent, items, name, store, state_dir, on_event, key, values)
     try:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
+from agentrun.committer import Committer, Unit
+from agentrun.conversation import Conversation
 from agentrun.events import Retrying, Watcher
 from agentrun.executors.port import Attempt, Executor, Outcome
 from agentrun.failure import Failure, Judgement, asked_wait, judge
 from agentrun.feed import Work
+from agentrun.itemfiles import ItemFiles, ItemFilesError
 from agentrun.itemlogs import ItemLogs
 from agentrun.job import Job
 from agentrun.pace import Pace
+from agentrun.remembered import Recall, Remembered
+
+if TYPE_CHECKING:
+    from agentrun.standing import Run
 
 BACKOFF_SECONDS, BACKOFF_MOST_SECONDS = 1.0, 60.0
 
@@ -30,6 +38,11 @@ class Ended:
     tries: list[dict[str, Any]] = field(default_factory=list)
     carry: Any = None
     carry_set: bool = False
+    details: dict[str, Any] = field(default_factory=dict)
+    """What its record is to say besides: the question, the files, a warning."""
+    made_files: bool = False
+    spent_up: str = ""
+    """Why the budget has no room for another attempt."""
 
 
 class _Again(Exception):
@@ -41,7 +54,7 @@ class _Again(Exception):
 
 
 class _Stopping(Exception):
-    """The launch stops while an item waits for its next attempt."""
+    """The launch stops while an item waits for its next attempt, or the budget has no room for that."""
 
 
 class Attempts:
@@ -52,19 +65,27 @@ class Attempts:
         executor: Executor,
         job: Job,
         *,
-        run_id: str,
+        run: Run,
         launch: int,
+        committer: Committer,
         logs: ItemLogs,
+        files: ItemFiles,
         watcher: Watcher,
+        read: Callable[[Sequence[int]], Iterable[Mapping[str, Any]]],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._executor = executor
         self._job = job
-        self._run_id = run_id
+        self._run = run
         self._launch = launch
+        self._committer = committer
         self._logs = logs
+        self._files = files
         self._watcher = watcher
+        self._read = read
         self._sleep = sleep
+        self.unpriced = ""
+        """Why a usage that was reported cannot count towards the budget."""
         self._stopping = asyncio.Event()
         self._pace = Pace(job.rate.per_seconds / job.rate.count, sleep=sleep) if job.rate else None
 
@@ -74,12 +95,27 @@ class Attempts:
 
     async def settle(self, slot: int, work: Work, *, generation: int, carry: Any) -> Ended:
         """Attempt the item until it is settled, or is to go back. Cancelling ends the attempt under way."""
-        first = await self._try(slot, work, generation, carry, 1, [])
+        remembered = Remembered()
+        if refs := self._run.ledger.steps.get(work.row):
+            remembered = Remembered.of(await self._committer.do(lambda: list(self._read(refs))))
+        if before := self._run.ledger.usages.get(work.row):
+            self._run.purse.begin(work.row, before)
+
+        async def attempt(number: int, before: list[dict[str, Any]]) -> Ended:
+            return await self._try(slot, work, generation, carry, number, before, Recall(remembered))
+
+        first = await attempt(1, [])
         if not self._is_tried_again(first):
             return first
-        return await self._retry(first, slot, work, generation, carry)
+        return await self._retry(first, work, attempt)
 
-    async def _retry(self, first: Ended, slot: int, work: Work, generation: int, carry: Any) -> Ended:
+    async def forget_files(self, work: Work) -> None:
+        """The item is done, and that is on disk: its scratch is no longer needed."""
+        await asyncio.to_thread(self._files.forget, work.item.key, self._run.ledger.generation(work.row))
+
+    async def _retry(
+        self, first: Ended, work: Work, attempt: Callable[[int, list[dict[str, Any]]], Awaitable[Ended]]
+    ) -> Ended:
         from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
         backoff = wait_random_exponential(multiplier=BACKOFF_SECONDS, max=BACKOFF_MOST_SECONDS)
@@ -88,7 +124,9 @@ class Attempts:
         async def again(number: int) -> Ended:
             nonlocal last
             if number > 1:
-                last = await self._try(slot, work, generation, carry, number, last.tries)
+                if why := self._run.purse.refusal(again=work.row):
+                    raise _Stopping(why)
+                last = await attempt(number, last.tries)
             if self._is_tried_again(last):
                 raise _Again(last)
             return last
@@ -111,13 +149,13 @@ class Attempts:
             reraise=True,
         )
         try:
-            async for attempt in retrying:
-                with attempt:
-                    return await again(attempt.retry_state.attempt_number)
+            async for state in retrying:
+                with state:
+                    return await again(state.retry_state.attempt_number)
         except _Again:
             pass
-        except _Stopping:
-            return Ended("back")
+        except _Stopping as stopping:
+            return Ended("back", spent_up=str(stopping))
         return last
 
     async def _pause(self, seconds: float) -> None:
@@ -141,67 +179,102 @@ class Attempts:
         return most is None or alike < most
 
     async def _try(
-        self, slot: int, work: Work, generation: int, carry: Any, number: int, before: list[dict[str, Any]]
+        self,
+        slot: int,
+        work: Work,
+        generation: int,
+        carry: Any,
+        number: int,
+        before: list[dict[str, Any]],
+        recall: Recall,
     ) -> Ended:
-        job = self._job
+        job, key = self._job, work.item.key
         if self._pace is not None:
             await self._pace.wait()
-        ended = Ended("back")
         attempt = Attempt(
             item=work.item,
             generation=generation,
             launch=self._launch,
             number=number,
-            run_id=self._run_id,
+            run_id=self._run.run_id,
             params=job.params,
             carry=carry,
             timeout_seconds=job.timeout_seconds,
             log_path=self._logs.slot_path(slot),
+            work=self._files.work(key, generation),
         )
-
-        async def channel(message: dict[str, Any]) -> dict[str, Any]:
-            kind = message.get("type")
-            if kind == "log":
-                self._logs.append(slot, str(message.get("text", "")))
-            elif kind == "carry":
-                ended.carry, ended.carry_set = message.get("value"), True
-            elif kind != "progress":
-                return {"error": f"this runner does not know messages of type {kind!r}"}
-            return {}
-
+        conversation = Conversation(
+            self._run,
+            work,
+            recall,
+            keep=lambda entry: self._committer.commit(Unit(work.row, None, entry)),
+            log=lambda text: self._logs.append(slot, text),
+            warn=self._miss_price,
+        )
         at, began = time.time(), time.monotonic()
-        outcome = await self._executor.run(attempt, channel)
+        try:
+            outcome = await self._executor.run(attempt, conversation.answer)
+        finally:
+            conversation.close()
         tried: dict[str, Any] = {
             "launch": self._launch,
             "number": number,
             "at": round(at, 3),
             "seconds": round(time.monotonic() - began, 4),
         }
-        self._take(outcome, ended)
+        if conversation.usage:
+            tried["usage"] = conversation.usage
+        ended = Ended("back", carry=conversation.carry, carry_set=conversation.carry_set)
+        self._take(outcome, ended, conversation)
+        if ended.kind == "done" and outcome.made_files:
+            await self._publish(work, attempt.work, ended)
         if ended.kind not in ("done", "back"):
-            self._describe(slot, work, ended, tried)
+            self._describe(slot, key, ended, tried)
         ended.tries = [*before, tried]
         return ended
 
-    def _take(self, outcome: Outcome, ended: Ended) -> None:
+    def _miss_price(self, why: str) -> None:
+        self.unpriced = self.unpriced or why
+
+    def _take(self, outcome: Outcome, ended: Ended, conversation: Conversation) -> None:
         ended.failure = outcome.failure
-        if outcome.kind == "done":
-            ended.kind, ended.output = "done", outcome.output
-        elif outcome.kind == "cancelled":
+        if outcome.kind == "cancelled":
             ended.kind = "back"
-        elif outcome.kind in ("skipped", "waiting"):
-            ended.kind = "skipped" if outcome.kind == "skipped" else "waiting"
+        elif conversation.question is not None:
+            # Also where the agent went on regardless: what it made without the answer does not count.
+            ended.kind, ended.failure = "waiting", None
+            ended.details["question"] = conversation.question
+        elif outcome.kind == "done":
+            ended.kind, ended.output = "done", outcome.output
+        elif outcome.kind == "skipped":
+            ended.kind = "skipped"
         else:
             failure = outcome.failure or Failure("lost", "the attempt ended without a word")
             ended.failure, ended.judgement = failure, judge(failure)
             verdict = ended.judgement.verdict
             ended.kind = "back" if verdict == "everyone" else "skipped" if verdict == "skip" else "failed"
+            if failure.origin in ("timeout", "lost") and not conversation.usage:
+                self._run.purse.charge_unknown(conversation.row)
+        if conversation.warning:
+            ended.details["warning"] = conversation.warning
 
-    def _describe(self, slot: int, work: Work, ended: Ended, tried: dict[str, Any]) -> None:
+    async def _publish(self, work: Work, folder: Path, ended: Ended) -> None:
+        """What the attempt left in `out` is in its place, and on disk, before the checkpoint that names it."""
+        ended.made_files = True
+        try:
+            files = await asyncio.to_thread(self._files.publish, folder, self._run.output, work.item.key)
+        except ItemFilesError as error:
+            failure = Failure("output", str(error))
+            ended.kind, ended.output, ended.failure, ended.judgement = "failed", None, failure, judge(failure)
+            return
+        if files:
+            ended.details["files"] = files
+
+    def _describe(self, slot: int, key: str, ended: Ended, tried: dict[str, Any]) -> None:
         if ended.failure is not None:
             tried["cause"] = ended.failure.cause[:500]
         if ended.judgement is not None and ended.judgement.most_attempts is not None:
             tried["bounded"] = True
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(tried["at"]))
         heading = f"launch {tried['launch']}, attempt {tried['number']}, {stamp}: {tried.get('cause', ended.kind)}"
-        self._logs.keep(slot, work.item.key, heading)
+        self._logs.keep(slot, key, heading)

@@ -10,19 +10,23 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from agentrun.checkpoint import Checkpoint
 from agentrun.store.port import Entry, Store
 
+T = TypeVar("T")
+
 
 @dataclass(slots=True)
 class Unit:
-    """A finished unit: its record, and what its slot goes on with once that is on disk."""
+    """A record to commit, and the slot that goes on once it is on disk, if it is one that frees a slot."""
 
     row: int
-    slot: int
+    slot: int | None
     entry: Entry
+    is_counted: bool = False
+    """The ledger has it already."""
 
 
 class Committer:
@@ -60,6 +64,12 @@ class Committer:
         """A checkpoint without a record of its own."""
         await self._enqueue(None)
 
+    async def do(self, work: Callable[[], T]) -> T:
+        """Call the store, which is to be called from one thread, in its thread."""
+        done: asyncio.Future[T] = self._loop.create_future()
+        self._orders.put((work, done))
+        return await done
+
     def _enqueue(self, unit: Unit | None) -> asyncio.Future[None]:
         done: asyncio.Future[None] = self._loop.create_future()
         if self._error is not None:
@@ -82,6 +92,9 @@ class Committer:
 
     def _write(self) -> None:
         while (order := self._orders.get()) is not None:
+            if len(order) == 2:
+                self._do(*order)
+                continue
             checkpoint, units, waiters = order
             refs: list[int] = []
             error: BaseException | None = None
@@ -98,6 +111,20 @@ class Committer:
             except BaseException as caught:
                 error = caught
             self._loop.call_soon_threadsafe(self._finish, units, waiters, refs, error)
+
+    def _do(self, work: Callable[[], T], done: asyncio.Future[T]) -> None:
+        def tell(result: T | None, error: BaseException | None) -> None:
+            if done.done():
+                return
+            if error is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(result)  # type: ignore[arg-type]
+
+        try:
+            self._loop.call_soon_threadsafe(tell, work(), None)
+        except BaseException as error:
+            self._loop.call_soon_threadsafe(tell, None, error)
 
     def _finish(
         self,

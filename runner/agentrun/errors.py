@@ -13,7 +13,8 @@
     │   └── SourceChangedError  an item changed while the launch was reading
     └── RunError                a run did not complete (`Summary.check`); the summary's exit code
 
-What an agent raises to say how its item ends is a tree of its own: `Retry`, `Fail`, `Skip`, `Stop`.
+What an agent raises to say how its item ends is a tree of its own: `Retry`, `Fail`, `Skip`, `Stop`. `Parked`, which
+`ctx.ask` raises, is a BaseException.
 """
 
 from __future__ import annotations
@@ -107,3 +108,7 @@ class Stop(AgentSignal):
     def __init__(self, reason: str = "", *, resume_at: Any = None) -> None:
         super().__init__(reason)
         self.resume_at = resume_at
+
+
+class Parked(BaseException):
+    """Raised by `ctx.ask` where there is no answer yet. No Exception, so that `except Exception` lets it pass."""

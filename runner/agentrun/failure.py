@@ -90,10 +90,17 @@ _MODEL_SDKS = (
     "boto",
 )
 _EVERYONES_STATUS = frozenset({401, 402, 403})
+# pydantic-ai has read the provider's own codes: some send a bad key as 400, or a refused text as 403.
+_EVERYONES_TYPES = frozenset(
+    f"pydantic_ai.exceptions.{name}"
+    for name in ["ModelAuthenticationError", "ModelNotFoundError", "ModelQuotaExceededError"]
+)
+_REJECTED_TYPE = "pydantic_ai.exceptions.ModelRequestRejectedError"
 # By code or by text, whatever the status: providers report a spent quota as 400, 402, 403 or 429.
 _SPENT = re.compile(
     r"insufficient[ _]quota|exceeded your current quota|credit balance is too low|billing[ _]hard[ _]limit"
-    r"|quota[ _]?exceeded|insufficient[ _](credits?|funds|balance)|out of credits|payment required",
+    r"|quota[ _]?exceeded|insufficient[ _](credits?|funds|balance)|out of credits|payment required"
+    r"|credit_balance_exhausted|(spend|usage)_limit_exceeded|billing_not_active",
     re.IGNORECASE,
 )
 _NO_CREDIT = re.compile(r"insufficient[ _](quota|credits?|funds|balance)|credit|billing|payment", re.IGNORECASE)
@@ -102,7 +109,7 @@ _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 LONGEST_WAIT_SECONDS = 15 * 60.0
 """What is asked to be waited for longer than this is no pause between attempts: the run stops, and is resumed."""
 _UNKNOWN_MODEL = re.compile(
-    r"model_not_found|model[^.\n]{0,80}(does not exist|not found|not supported|is not available)"
+    r"model_not_found|model(?:[^.\n]|\.(?=\S)){0,80}?(does not exist|not found|not supported|is not available)"
     r"|(unknown|invalid) model",
     re.IGNORECASE,
 )
@@ -172,8 +179,10 @@ def _said(failure: Failure) -> str:
 
 def _is_everyones(failure: Failure) -> bool:
     said = _said(failure)
-    if failure.status in _EVERYONES_STATUS or _SPENT.search(said):
+    if _SPENT.search(said) or _EVERYONES_TYPES.intersection(failure.types):
         return True
+    if failure.status in _EVERYONES_STATUS:
+        return _REJECTED_TYPE not in failure.types
     return failure.status in (400, 404) and bool(_UNKNOWN_MODEL.search(said))
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from agentrun.item import key_digest
+from agentrun.keynames import file_stem
 from agentrun.store.disk import check_folder, disk_error
 
 KEPT_BYTES = 1024 * 1024
@@ -90,8 +89,7 @@ class ItemLogs:
 
 def log_name(key: str) -> str:
     """A file name for a key: readable as far as that is safe, and unique."""
-    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", key)[-60:].lstrip(".-")
-    return f"{readable}-{key_digest(key).hex()[:12]}.log"
+    return f"{file_stem(key, digits=12)}.log"
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from agentrun import jsontext
 from agentrun.errors import JobError
-from agentrun.layers import KINDS, Layer, Value, Values
-from agentrun.placeholders import check_argv, escape, fill, names_in
+from agentrun.layers import AGENTS, KINDS, Layer, Value, Values
+from agentrun.placeholders import check_argv, check_prompt, escape, fill, names_in
 from agentrun.values import NONE_ALLOWED, Allowance, Rate, parse_allowance, parse_duration, parse_rate, shown
 
 ItemsKind = Literal["files", "jsonl", "csv", "lines", "python"]
@@ -24,6 +24,8 @@ STANDARD_INPUT = "-"
 _LATE = ("date", "run_id")  # placeholders of the output, known only when a run is
 _ISOLATIONS: tuple[Isolation, ...] = ("process", "thread")
 _PARSES: tuple[Parse, ...] = ("text", "json")
+PROVIDERS = ("openai", "anthropic", "google")
+"""Whose models a prompt can have: `openai:…`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,20 @@ class Job:
     items: ItemsSpec
     agent: str | None = None
     command: tuple[str, ...] | None = None
+    prompt: str | None = None
+    """A template, or `@` and the path of the file that has it; `@@` stands for an `@` that is meant."""
+    model: str | None = None
+    """Of a prompt, which always has one: `provider:name`."""
+    system: str | None = None
+    """Of a prompt; a template or a file, as that is."""
+    schema: str | None = None
+    """The path of the JSON Schema that a prompt's output follows; without one it is text."""
+    base_url: str | None = None
+    max_output_tokens: int | None = None
+    temperature: float | None = None
     parse: Parse = "text"
+    serve: bool = False
+    """Of a command: one long-lived program per slot, an item a line."""
     version: str | None = None
     isolation: Isolation | None = None
     params: Mapping[str, Any]
@@ -69,6 +84,9 @@ class Job:
     """0: the crash-loop guard is off."""
     grace_seconds: float = 30.0
     keep_changed: bool = False
+    budget: float | None = None
+    """US dollars for the whole run, launches together."""
+    token_budget: int | None = None
 
     def output_path(self, *, run_id: str, date: str) -> Path:
         return self.base / fill(self.output, {"run_id": run_id, "date": date})
@@ -79,7 +97,10 @@ class Job:
 
     def identity(self) -> dict[str, Any]:
         """What may not differ under one name while a run is unfinished."""
-        does: dict[str, Any] = {"command": list(self.command)} if self.command else {"agent": self.agent}
+        # A prompt may be edited as an agent's file may: its text and model are in the fingerprint.
+        does: dict[str, Any] = {"prompt": True} if self.prompt is not None else {"agent": self.agent}
+        if self.command:
+            does = {"command": list(self.command)}
         return {"items": str(self.items), "key": self.items.key, **does, "params": dict(self.params)}
 
 
@@ -95,7 +116,9 @@ def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default
     texts = {name: text for name, value in params.items() if (text := _as_text(value)) is not None}
     name = _name(values, texts, default=Value(strongest, "name", default_name))
     items = _items(values, texts, where)
-    agent, command = _agent(values, where, items.kind)
+    agent = _agent(values, where)
+    command = _command(values, items.kind)
+    prompt = _prompt(values, items.kind, params)
     concurrency = values.whole("run.concurrency", 1, least=1)
     carry = values.flag("carry")
     if carry and concurrency > 1:
@@ -109,7 +132,15 @@ def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default
         items=items,
         agent=agent,
         command=command,
+        prompt=prompt,
+        model=_model(values),
+        system=_template(values, "system", items.kind, params),
+        schema=values.text("schema", 'write the path of a JSON Schema, such as "answer.json"'),
+        base_url=_base_url(values),
+        max_output_tokens=values.whole_or_none("max_output_tokens", least=1),
+        temperature=values.number("temperature", "write a number from 0 to 2", fits=lambda found: 0 <= found <= 2),
         parse=values.choice("parse", _PARSES) or "text",
+        serve=values.flag("serve"),
         version=values.text("version", 'write it in quotes, such as "3"'),
         isolation=values.choice("isolation", _ISOLATIONS),
         params=params,
@@ -126,6 +157,8 @@ def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default
         crash_limit=values.whole("run.crash_limit", 3, least=0, zero="0: off"),
         grace_seconds=values.parsed("run.grace", parse_duration, 30.0),
         keep_changed=values.flag("run.keep_changed"),
+        budget=values.number("run.budget", "write US dollars, such as 5.00", fits=lambda found: found > 0),
+        token_budget=values.whole_or_none("run.token_budget", least=1),
     )
 
 
@@ -225,35 +258,120 @@ def _items(values: Values, texts: Mapping[str, str], where: str) -> ItemsSpec:
     return ItemsSpec(kind=kinds[kind], pattern=pattern, key=key)
 
 
-def _agent(values: Values, where: str, kind: str) -> tuple[str | None, tuple[str, ...] | None]:
-    agent = values.text("agent", 'write "file.py:function"')
-    command = values.texts("command", 'write a list, such as ["./triage.sh", "{path}"]')
-    if agent is None and command is None:
+_FOR = {
+    "agent": "a Python agent",
+    "command": "a command",
+    "prompt": "a prompt",
+}
+_INSTEAD = {
+    ("isolation", "command"): "a command always has a process of its own",
+    ("isolation", "prompt"): "a prompt runs on the event loop",
+    ("parse", "agent"): "what a Python agent returns is taken as it is",
+    ("parse", "prompt"): "its output is text, or with schema = … what that describes",
+}
+
+
+def _agent(values: Values, where: str) -> str | None:
+    """The reference of a Python agent; None where it is of another kind. JobError where there is none of any."""
+    kind = next((name for name in AGENTS if values.get(name) is not None), None)
+    if kind is None:
         raise JobError(
-            f'{where}: neither agent nor command is given; write agent = "file.py:function", or command = ["program"]',
+            f"{where}: none of agent, command and prompt is given; "
+            f'write agent = "file.py:function", command = ["program"], or prompt = "…" and model = "openai:…"',
             where=where,
             key="agent",
         )
+    for other, names in AGENTS.items():
+        for name in names if other != kind else ():
+            if (value := values.get(name)) is not None:
+                why = _INSTEAD.get((name, kind), f"this job has {_FOR[kind]}")
+                raise value.refuse(f"is for {_FOR[other]}; {why}: leave it out")
+    agent = values.text("agent", 'write "file.py:function"')
     if agent is not None:
         value = values.get("agent")
         assert value is not None
         source, colon, function = agent.rpartition(":")
         if not (colon and source.strip() and function.strip()):
             raise value.wants('write "file.py:function"')
-        if (parse := values.get("parse")) is not None:
-            raise parse.refuse("is for a command; what a Python agent returns is taken as it is: leave it out")
-        return agent, None
+    return agent
+
+
+def _command(values: Values, kind: str) -> tuple[str, ...] | None:
+    command = values.texts("command", 'write a list, such as ["./triage.sh", "{path}"]')
+    if command is None:
+        return None
     value = values.get("command")
-    assert value is not None and command is not None
+    assert value is not None
     if not command or not command[0].strip():
         raise value.wants('write the program first, such as ["./triage.sh", "{path}"]')
     try:
         check_argv(command, kind=kind)
     except ValueError as error:
         raise value.refuse(str(error)) from None
-    if (isolation := values.get("isolation")) is not None:
-        raise isolation.refuse("is for a Python agent; a command always has a process of its own: leave it out")
-    return None, command
+    return command
+
+
+def prompt_file(text: str) -> str | None:
+    """The path in a prompt that is `@` and a path; None for one that is written out."""
+    return text[1:].strip() if text.startswith("@") and not text.startswith("@@") else None
+
+
+def _prompt(values: Values, kind: str, params: Mapping[str, Any]) -> str | None:
+    prompt = _template(values, "prompt", kind, params)
+    value = values.get("prompt")
+    if value is not None and values.get("model") is None:
+        raise value.refuse('needs a model; write model = "openai:gpt-5-mini", say, or give --model')
+    return prompt
+
+
+def _template(values: Values, key: str, kind: str, params: Mapping[str, Any]) -> str | None:
+    """The text of a prompt, its placeholders checked, or `@` and a path: the file is read when the agent is loaded."""
+    text = values.text(key, 'write text, in quotes, or "@" and the path of a file: "@prompt.md"')
+    if text is None:
+        return None
+    value = values.get(key)
+    assert value is not None
+    if (path := prompt_file(text)) is not None:
+        if not path:
+            raise value.wants('write the path of a file behind the @, such as "@prompt.md"')
+        return text
+    try:
+        check_prompt(text, kind=kind, params=params, attaches=key == "prompt")
+    except ValueError as error:
+        raise value.refuse(str(error)) from None
+    return text
+
+
+def _model(values: Values) -> str | None:
+    would_do = ", ".join(f"{name}:…" for name in PROVIDERS)
+    model = values.text("model", 'write "openai:gpt-5-mini", say')
+    if model is None:
+        return None
+    provider, colon, name = model.partition(":")
+    if not colon or provider not in PROVIDERS or not name.strip():
+        value = values.get("model")
+        assert value is not None
+        raise value.wants(f"write who has it, and its name: {would_do}; a server of your own is openai:… with base_url")
+    return model
+
+
+def _base_url(values: Values) -> str | None:
+    url = values.text("base_url", 'write a URL such as "http://localhost:11434/v1"')
+    if url is None:
+        return None
+    value = values.get("base_url")
+    assert value is not None
+    scheme, separator, rest = url.partition("://")
+    host = rest.partition("/")[0]
+    if scheme not in ("http", "https") or not separator or not host or re.search(r"\s", url):
+        raise value.wants('write a URL such as "http://localhost:11434/v1"')
+    if "@" in host:
+        # Not quoted: what stands there may be a password.
+        raise value.refuse("has a user in it; leave that out: keys come from the environment (OPENAI_API_KEY)")
+    model = values.text("model")
+    if model is not None and not model.startswith("openai:"):
+        raise value.refuse(f'is for servers that speak the API of OpenAI, and the model is "{model}"; write openai:…')
+    return url
 
 
 def _output(values: Values, texts: Mapping[str, str], *, name: str, base: Path, items: ItemsSpec) -> str:

@@ -6,6 +6,8 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,12 +19,14 @@ from agentrun.errors import AgentrunError, CheckpointError, ItemsError, LaterErr
 from agentrun.events import Began, Planned, Progress, Warned, Watcher, ignore
 from agentrun.executors.port import Executor
 from agentrun.feed import Work, feed
+from agentrun.intake import Dropped, Taken, look_up, take
+from agentrun.itemfiles import ItemFiles
 from agentrun.itemlogs import ItemLogs
 from agentrun.job import STANDARD_INPUT, Job
-from agentrun.ledger import FAILED, PENDING
+from agentrun.ledger import DONE, FAILED, PENDING, WAITING
 from agentrun.plan import list_items
 from agentrun.processes import boot_id
-from agentrun.recovery import Options, check_plan, check_run_output, open_items, place_of, recover
+from agentrun.recovery import Options, changed_run, check_plan, check_run_output, open_items, place_of, recover
 from agentrun.results import write_results
 from agentrun.slots import Slots, StopReason
 from agentrun.sources import Source, encode_python_items
@@ -31,6 +35,8 @@ from agentrun.store.disk import Disk, discard, discard_temporaries
 from agentrun.store.port import Store
 
 COMPACT_OVER_BYTES = 64 * 1024 * 1024
+INBOX_SECONDS = 1.0
+QUESTIONS_TOLD = 5
 _PIECE_BYTES = 1 << 20
 _SIGNAL_NAMES = {1: "SIGHUP", 2: "Ctrl-C", 15: "SIGTERM"}
 
@@ -76,9 +82,12 @@ class Launch:
         self._early_stop: StopReason | None = None
         self._signals = 0
         self._slots: Slots | None = None
+        self._landed_units = 0
+        self._taking = asyncio.Lock()
         self._run: Run
         self._source: Source
         self._logs: ItemLogs
+        self._files: ItemFiles
 
     # ---- preparing
 
@@ -95,6 +104,8 @@ class Launch:
                 raise
             self._watcher(Warned(f"{error.message}; it is kept as runs/{self._store.set_aside()}.*"))
             found = None
+        if not self._options.fresh and not isinstance(found, Checkpoint):
+            found = self._reopen() or found
         if isinstance(found, dict):
             return found
         if found is None and self._options.resume:
@@ -115,6 +126,14 @@ class Launch:
             self._watcher(Warned("the run was finished already; its state is cleared now"))
             return {**loaded.finished, "exit_code": 0, "nothing_to_do": True}
         return loaded.checkpoint
+
+    def _reopen(self) -> Checkpoint | None:
+        """What people posted about the run that has finished opens a new one, which begins with its records."""
+        run_id = changed_run(self._store)
+        checkpoint = self._store.reopen(run_id) if run_id else None
+        if run_id and checkpoint is None:
+            self._watcher(Warned("what was posted about the last run cannot be done: its records are no longer kept"))
+        return checkpoint
 
     def _nothing_to_resume(self) -> dict[str, Any]:
         ended = self._store.summaries()
@@ -180,32 +199,38 @@ class Launch:
         """Run the items, commit how they end, and finish the run where it is complete. Returns the summary."""
         run, job = self._run, self._job
         self._logs = ItemLogs(self._folder / "logs")
+        self._files = ItemFiles(self._folder, self._disk)
         committer = Committer(self._store, snapshot=self._snapshot, landed=self._landed)
         attempts = Attempts(
             executor,
             job,
-            run_id=run.run_id,
+            run=run,
             launch=run.launch + 1,
+            committer=committer,
             logs=self._logs,
+            files=self._files,
             watcher=self._watcher,
+            read=self._store.read,
             sleep=self._sleep,
         )
         slots = self._slots = Slots(run, attempts, committer, watcher=self._watcher, limit=self._options.limit)
         if self._early_stop is not None:
             slots.stop(self._early_stop)
-        trimming = asyncio.ensure_future(self._trim_logs())
+        meanwhile = [asyncio.ensure_future(self._trim_logs())]
         try:
             try:
                 await self._begin(slots, committer)
                 await executor.start()
+                meanwhile.append(asyncio.ensure_future(self._watch_inbox(slots, committer)))
                 await self._run_all(slots, committer)
             finally:
                 # With `running` empty: a clean stop, whatever the reason, as long as the disk still works.
-                slots.in_flight.clear()
+                slots.close()
                 if not committer.has_failed:
                     await committer.commit_bare()
         finally:
-            trimming.cancel()
+            for task in meanwhile:
+                task.cancel()
             committer.close()
             self._logs.close(job.concurrency)
         return self._end(slots)
@@ -233,8 +258,13 @@ class Launch:
             self._abandoned.seq += 1
             store.commit(self._abandoned, flush=True)
             store.finish(summarise(self._abandoned, status="abandoned"))
+        if self._job.budget is not None:
+            context["budget"] = self._job.budget
         died_with = run.checkpoint.running
-        slots.open(self._feed(), self._job.concurrency)
+        run.purse.charge_left(died_with)
+        is_quiet = not run.taken and not run.dead
+        if is_quiet:
+            self._open(slots)
         await committer.commit_bare()
         if self._job_json is not None:
             store.keep("job.json", [self._job_json])
@@ -243,9 +273,14 @@ class Launch:
             discard_temporaries(self._disk, path)
         self._logs.adopt(died_with, f"launch {run.launch - 1}, when the runner died")
         self._note("restore" if run.resumed else "launch", run_id=run.run_id)
-        self._compact()
-        for row, key in run.dead.items():
+        for row, key in list(run.dead.items()):
             await committer.commit(Unit(row, -1, run.record_of_death(row, key)))
+        await self._commit_taken(run.taken, committer, are_counted=True)
+        self._compact()
+        self._files.sweep(self._is_done)
+        if not is_quiet:
+            self._open(slots)
+            await committer.commit_bare()
         self._refresh_progress()
         self._watcher(Began(self.progress))
 
@@ -258,12 +293,23 @@ class Launch:
         if self._store.size(refs) * 2 <= size:
             ledger.move_refs(refs, self._store.compact(self._snapshot([]), refs))
 
+    def _open(self, slots: Slots) -> None:
+        slots.open(self._feed(), self._job.concurrency, again=self._feed_again)
+
+    def _in_flight(self, row: int) -> bool:
+        return self._slots is not None and row in self._slots.rows_in_flight
+
+    def _feed_again(self, rows: set[int]) -> Iterator[Work]:
+        """Those of `rows` that are still pending."""
+        states = self._run.ledger.states
+        wanted = {row for row in rows if states[row] == PENDING and not self._in_flight(row)}
+        return islice(feed(self._source, self._run.ledger, wanted.__contains__), len(wanted))
+
     def _feed(self) -> Iterator[Work]:
         """Pending items, then those that failed in earlier launches. Suspects of a crash come later, alone."""
-        run, states = self._run, self._run.ledger.states
-
-        def in_flight(row: int) -> bool:
-            return self._slots is not None and row in self._slots.rows_in_flight
+        run, states, in_flight = self._run, self._run.ledger.states, self._in_flight
+        if run.is_held_up:
+            return
 
         def is_pending(row: int) -> bool:
             return states[row] == PENDING and row not in run.suspects and row not in run.dead and not in_flight(row)
@@ -281,38 +327,93 @@ class Launch:
     async def _run_all(self, slots: Slots, committer: Committer) -> None:
         run, ledger = self._run, self._run.ledger
         while True:
-            settled_before = self.progress.settled_here
+            settled_before = self._landed_units
             await slots.run()
+            await self._take_in(slots, committer)
             if run.suspects and slots.stop_reason is None:
                 slots.open(feed(self._source, ledger, run.suspects.__contains__), 1)
                 await committer.commit_bare()
                 await slots.run()
-            if slots.stop_reason is not None and ledger.counts["pending"]:
+            if ledger.counts["pending"] and (slots.stop_reason is not None or run.is_held_up):
                 return
             self._list_again()
             if slots.stop_reason is not None or not ledger.counts["pending"]:
                 return
-            if self.progress.settled_here == settled_before:
+            if self._landed_units == settled_before:
                 raise LaterError(f"{self._job.name}: the items change while they are read; go on when they are at rest")
             run.to_retry.clear()
-            slots.open(self._feed(), self._job.concurrency)
+            self._open(slots)
             await committer.commit_bare()
 
     def _list_again(self) -> None:
         """Before a run ends: what is new or changed by now is run too."""
         run, job = self._run, self._job
+        # Answers and redo that came while this launch worked have made some pending again.
+        known = run.ledger.counts["pending"]
         try:
             plan = list_items(self._source, run.ledger, tries_again=lambda row: False, keep_changed=job.keep_changed)
             check_plan(plan, self._source, accepted=run.plan.gone, allow_gone=self._options.allow_gone)
         except AgentrunError as error:
             raise LaterError(f"{error.message} (the items changed while this launch was running)") from None
-        found = plan.run + plan.changed
+        found = plan.run + plan.changed - known
         if job.carry and found + plan.moved:
             raise LaterError(f"{job.name}: items changed during this launch; go back to them with the same command")
         if found:
             self._watcher(Warned(f"new or changed since the launch began, and run now: {found}"))
         run.plan.gone = run.checkpoint.context["gone"] = plan.gone
         self._refresh_progress()
+
+    # ---- what people post
+
+    async def _watch_inbox(self, slots: Slots, committer: Committer) -> None:
+        while True:
+            await asyncio.sleep(INBOX_SECONDS)
+            await self._take_in(slots, committer)
+
+    async def _take_in(self, slots: Slots, committer: Committer) -> None:
+        """Answers and the like that came since the launch began. The records first, then the files are removed."""
+        async with self._taking:
+            if committer.has_failed or not (posted := await committer.do(self._store.inbox)):
+                return
+            look = partial(look_up, self._run, self._store, posted)
+            newest, steps = await committer.do(look)
+            decided = take(
+                self._run,
+                posted,
+                newest=newest,
+                steps=steps,
+                is_launch=False,
+                is_busy=slots.rows_in_flight.__contains__,
+            )
+            for one in decided:
+                if isinstance(one, Taken):
+                    # Not to be begun, nor taken in again, before that is on disk.
+                    slots.rows_in_flight.add(one.row)
+            await self._commit_taken(decided, committer, are_counted=False)
+
+    async def _commit_taken(
+        self, decided: Sequence[Taken | Dropped], committer: Committer, *, are_counted: bool
+    ) -> None:
+        commits = [
+            committer.commit(Unit(one.row, None, entry, are_counted))
+            for one in decided
+            if isinstance(one, Taken)
+            for entry in one.entries
+        ]
+        await asyncio.gather(*commits)
+        for one in decided:
+            if isinstance(one, Dropped):
+                self._note("dropped", message=one.name, key=one.key, reason=one.reason)
+                if not one.is_known:
+                    what = f"{one.key}: what was posted about it" if one.key else one.name
+                    self._watcher(Warned(f"{what} does not apply: {one.reason}"))
+        if names := [one.name for one in decided if one.name]:
+            await committer.do(partial(self._store.drop, names))
+
+    def _is_done(self, digest: bytes) -> bool:
+        ledger = self._run.ledger
+        row = ledger.find(digest)
+        return row >= 0 and ledger.states[row] == DONE
 
     async def _trim_logs(self) -> None:
         while True:
@@ -339,17 +440,28 @@ class Launch:
         assert self._slots is not None
         self._run.settle(units)
         for unit in units:
-            self._slots.go_on(unit.slot)
+            kind = unit.entry.fields["kind"]
+            if unit.slot is not None:
+                self._slots.go_on(unit.slot)
+            elif kind != "step" and not unit.is_counted:
+                self._slots.rows_in_flight.discard(unit.row)
+                if kind in ("answer", "redo"):
+                    self._slots.offer(unit.row)
+        self._slots.top_up()
         return self._run.next_checkpoint(self._slots.in_flight)
 
     def _landed(self, units: Sequence[Unit], refs: Sequence[int]) -> None:
         assert self._slots is not None
         for unit, ref in zip(units, refs, strict=True):
-            self._run.ledger.refs[unit.row] = ref
+            self._run.landed(unit, ref)
+            if unit.slot is None:
+                continue
             self._slots.rows_in_flight.discard(unit.row)
-            if unit.entry.fields["kind"] == "done":
+            if unit.entry.fields["kind"] == "done" and "warning" not in unit.entry.fields:
                 self._logs.forget(unit.entry.fields["key"])
-        self.progress.settled_here += len(units)
+            self.progress.settled_here += 1
+        self._landed_units += len(units)
+        self._slots.start()
         self._refresh_progress()
 
     def _refresh_progress(self) -> None:
@@ -358,6 +470,7 @@ class Launch:
         progress.done, progress.failed = counts["done"], counts["failed"]
         progress.skipped, progress.waiting = counts["skipped"], counts["waiting"]
         progress.running = len(self._slots.in_flight) if self._slots else 0
+        progress.cost = self._run.checkpoint.usage.get("cost")
 
     # ---- ending
 
@@ -381,9 +494,20 @@ class Launch:
                 "reason": f"{counts[what]} of {len(run.ledger)} items {'failed' if code == 1 else 'wait for a person'}",
                 "partial": str(run.partial_output),
                 "left": run.left,
+                "questions": self._questions(),
             }
         self._note("stop", reason=summary["reason"])
         return summary
+
+    def _questions(self) -> list[dict[str, Any]]:
+        """The first of those that wait for a person."""
+        ledger = self._run.ledger
+        rows = list(islice(ledger.rows_in(WAITING), QUESTIONS_TOLD))
+        records = self._store.read(ledger.refs[row] for row in rows)
+        return [
+            {"key": record["key"], "index": ledger.positions[row], "text": record.get("question", {}).get("text", "")}
+            for row, record in zip(rows, records, strict=True)
+        ]
 
     def _complete(self) -> dict[str, Any]:
         run = self._run
@@ -393,6 +517,7 @@ class Launch:
         summary = summarise(run.checkpoint, status="finished") | {"output": output, "exit_code": 0}
         self._store.finish(summary)
         self._store.prune()
+        self._files.sweep(lambda digest: True)
         if run.partial_output.exists():
             discard(self._disk, str(run.partial_output))
         self._note("stop", reason="finished")

@@ -11,18 +11,21 @@ from agentrun.errors import JobError
 from agentrun.values import shown
 
 TOP = (
-    "name", "agent", "command", "output", "parse", "version", "isolation", "env_file", "needs_env", "carry",
-    "params", "items", "run",
+    "name", "agent", "command", "prompt", "model", "system", "schema", "base_url", "max_output_tokens", "temperature",
+    "output", "parse", "serve", "version", "isolation", "env_file", "needs_env", "carry", "params", "items", "run",
 )  # fmt: skip
 ITEMS = ("files", "jsonl", "csv", "lines", "key")
 KINDS = ("files", "jsonl", "csv", "lines", "python")
 RUN = (
     "concurrency", "timeout", "retries", "rate", "allow_failures", "stop_after_failures", "grace",
-    "crash_limit", "keep_changed",
+    "crash_limit", "keep_changed", "budget", "token_budget",
 )  # fmt: skip
-_LATER = {"prompt", "model", "system", "schema", "serve", "run.budget", "run.token_budget"}
-# Values that only mean something with what is replaced, and go with it.
-_AGENTS = {"agent": "isolation", "command": "parse"}
+AGENTS: dict[str, tuple[str, ...]] = {
+    "agent": ("isolation",),
+    "command": ("parse", "serve"),
+    "prompt": ("model", "system", "schema", "base_url", "max_output_tokens", "temperature"),
+}
+"""The kinds of agent, each with the values that only mean something with it, and go where it is replaced."""
 
 Layer = tuple[str, Mapping[str, Any]]
 T = TypeVar("T")
@@ -59,10 +62,10 @@ class Values:
             if name != kind and f"items.{name}" in values:
                 del values[f"items.{name}"]
                 values.pop("items.key", None)
-        for name, other in (("agent", "command"), ("command", "agent")):
-            if name in added and other in values:
-                del values[other]
-                values.pop(_AGENTS[other], None)
+        for other in replaced_agents(added):
+            if other in values:
+                for key in (other, *AGENTS[other]):
+                    values.pop(key, None)
         for key, value in added.items():
             if key.startswith("params."):
                 if declared is not None and key not in declared:
@@ -121,6 +124,17 @@ class Values:
             raise value.wants(f"write a whole number, {least} or more{f' ({zero})' if zero else ''}")
         return value.found
 
+    def whole_or_none(self, key: str, *, least: int) -> int | None:
+        return None if self.get(key) is None else self.whole(key, least, least=least)
+
+    def number(self, key: str, what: str, *, fits: Callable[[float], bool]) -> float | None:
+        if (value := self.get(key)) is None:
+            return None
+        found = value.found
+        if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found) or not fits(found):
+            raise value.wants(what)
+        return float(found)
+
     def parsed(self, key: str, parse: Callable[[Any], T], default: T) -> T:
         if (value := self.get(key)) is None:
             return default
@@ -128,6 +142,11 @@ class Values:
             return parse(value.found)
         except ValueError as error:
             raise value.refuse(str(error)) from None
+
+
+def replaced_agents(added: Collection[str]) -> list[str]:
+    """The kinds of agent that give way to the one in `added`, if there is one."""
+    return [name for name in AGENTS if name not in added] if any(name in added for name in AGENTS) else []
 
 
 def _flatten(label: str, layer: Mapping[str, Any], *, has_file: bool) -> dict[str, Value]:
@@ -154,8 +173,6 @@ def _flatten(label: str, layer: Mapping[str, Any], *, has_file: bool) -> dict[st
 def _check_known(label: str, dotted: str, name: str, known: Sequence[str]) -> None:
     if name in known:
         return
-    if dotted in _LATER:
-        raise JobError(f"{label}: {dotted} is not in this version yet; leave it out", where=label, key=dotted)
     if name in TOP and name != dotted:
         hint = "it belongs at the top, before any [table]"
     elif name in RUN and known is not RUN:
@@ -170,8 +187,10 @@ def _check_known(label: str, dotted: str, name: str, known: Sequence[str]) -> No
 
 
 def _check_alone(added: Mapping[str, Value], label: str) -> None:
-    if "agent" in added and "command" in added:
-        raise JobError(f"{label}: agent and command are both given; give one of them", where=label, key="agent")
+    agents = [name for name in AGENTS if name in added]
+    if len(agents) > 1:
+        message = f"{label}: {agents[0]} and {agents[1]} are both given; give one of them"
+        raise JobError(message, where=label, key=agents[0])
     kinds = [name for name in KINDS if f"items.{name}" in added]
     if len(kinds) > 1:
         raise JobError(

@@ -13,11 +13,13 @@ from typing import Any
 
 from agentrun.item import key_digest
 from agentrun.ranges import Ranges
+from agentrun.record import BESIDE
 
 PENDING, DONE, FAILED, SKIPPED, WAITING = range(5)
 STATE_NAMES = ("pending", "done", "failed", "skipped", "waiting")
 _STATE_OF = {name: state for state, name in enumerate(STATE_NAMES)}
 _SETTLED = (DONE, FAILED, SKIPPED)
+_FINISHED = (DONE, SKIPPED)
 NO_REF = 2**64 - 1
 NOT_LISTED = 2**32 - 1
 
@@ -46,6 +48,14 @@ class Ledger:
         """Of failed rows: in how many launches, with the same content and agent."""
         self.set_aside: set[int] = set()
         """Failed rows that only redo tries again."""
+        self.steps: dict[int, list[int]] = {}
+        """Of rows that are neither done nor skipped: the records of this generation's steps and answers, in order."""
+        self.questions: dict[int, int] = {}
+        """Of waiting rows: the number of their question."""
+        self.usages: dict[int, Mapping[str, Any]] = {}
+        """Of rows that are neither done nor skipped: what this generation has used so far, where that was reported."""
+        self.edited: set[int] = set()
+        """Done rows whose output a person has corrected."""
         self.counts = dict.fromkeys(STATE_NAMES, 0)
         self.versions: dict[str, int] = {}
         """How many of the done items each agent version made."""
@@ -109,25 +119,74 @@ class Ledger:
         row = self.find(digest)
         if row < 0:
             row = self.add(digest)
-        self.refs[row] = ref
+        if record["gen"] != self.generation(row):
+            self._enter(row, record["gen"])
         self.contents[row] = int(record["hash"], 16)
         self.stamps[row] = record.get("stamp", 0)
         self.positions[row] = record["index"]
+        if record["kind"] in BESIDE:
+            self._apply_beside(row, ref, record)
+            return row
+        self.refs[row] = ref
         state = _STATE_OF[record["kind"]]
         self.states[row] = state
-        if record["gen"]:
-            self.generations[row] = record["gen"]
         self.agents[row] = self.agent_number(record["agent"])
-        self._note_failure(row, state, record)
+        self._note(row, state, record)
         return row
 
-    def _note_failure(self, row: int, state: int, record: Mapping[str, Any]) -> None:
-        self.failed_launches.pop(row, None)
+    def _apply_beside(self, row: int, ref: int, record: Mapping[str, Any]) -> None:
+        if record["kind"] == "redo":
+            # The newest of its key, or after a compaction the result that was given up would count again.
+            self.refs[row] = ref
+        else:
+            self.remember(row, ref, record)
+        if record["kind"] == "answer" and self.states[row] == WAITING:
+            self.states[row] = PENDING
+            self.questions.pop(row, None)
+
+    def _enter(self, row: int, generation: int) -> None:
+        """From here on the item is of this generation, and pending."""
+        self.generations[row] = generation
+        self.states[row] = PENDING
+        for facts in (self.failed_launches, self.steps, self.questions, self.usages):
+            facts.pop(row, None)
         self.set_aside.discard(row)
+        self.edited.discard(row)
+
+    def remember(self, row: int, ref: int, record: Mapping[str, Any]) -> None:
+        """The record of a step or an answer is durable."""
+        if self.states[row] in _FINISHED:
+            return
+        self.steps.setdefault(row, []).append(ref)
+        if "usage" in record:
+            self.usages[row] = record["usage"]
+
+    def _note(self, row: int, state: int, record: Mapping[str, Any]) -> None:
+        """What is kept besides the arrays, of the few rows that have it."""
+        if row in self.failed_launches:
+            del self.failed_launches[row]
+            self.set_aside.discard(row)
+        if state == DONE:
+            if "edited" in record:
+                self.edited.add(row)
+            elif row in self.edited:
+                self.edited.discard(row)
+        if state in _FINISHED:
+            if self.steps:
+                self.steps.pop(row, None)
+            if self.questions:
+                self.questions.pop(row, None)
+            if self.usages:
+                self.usages.pop(row, None)
+            return
+        if "usage" in record:
+            self.usages[row] = record["usage"]
         if state == FAILED:
             self.failed_launches[row] = record.get("failed_launches", 1)
             if record.get("set_aside"):
                 self.set_aside.add(row)
+        if state == WAITING:
+            self.questions[row] = record.get("question", {}).get("n", 1)
 
     def agent_number(self, name: str) -> int:
         try:
@@ -138,10 +197,7 @@ class Ledger:
 
     def begin_anew(self, row: int) -> None:
         """The item is to be run again on purpose: its next record is of a new generation."""
-        self.generations[row] = self.generation(row) + 1
-        self.failed_launches.pop(row, None)
-        self.set_aside.discard(row)
-        self.states[row] = PENDING
+        self._enter(row, self.generation(row) + 1)
 
     def is_listed(self, row: int) -> bool:
         """Is it one of the items now?"""
@@ -173,8 +229,7 @@ class Ledger:
         self.last_completed = (unsettled.start() if unsettled else len(states)) - 1
 
     def settle(self, row: int, ref: int, record: Mapping[str, Any]) -> None:
-        """An item's new record is durable."""
-        index = self.positions[row]
+        """An item's new record is durable: from now on it stands so."""
         old, new = self.states[row], _STATE_OF[record["kind"]]
         self.refs[row] = ref
         self.contents[row] = int(record["hash"], 16)
@@ -182,9 +237,27 @@ class Ledger:
             self._count_version(self.agent_names[self.agents[row]], -1)
         self.agents[row] = self.agent_number(record["agent"])
         self.states[row] = new
-        self._note_failure(row, new, record)
+        self._note(row, new, record)
         if new == DONE:
             self._count_version(record["agent"], 1)
+        self._count(row, old, new)
+
+    def go_on(self, row: int) -> None:
+        """A waiting item has its answer: it is pending again."""
+        old, self.states[row] = self.states[row], PENDING
+        self.questions.pop(row, None)
+        self._count(row, old, PENDING)
+
+    def redo(self, row: int) -> None:
+        """Of one of the items now: it begins anew."""
+        old = self.states[row]
+        if old == DONE:
+            self._count_version(self.agent_names[self.agents[row]], -1)
+        self.begin_anew(row)
+        self._count(row, old, PENDING)
+
+    def _count(self, row: int, old: int, new: int) -> None:
+        index = self.positions[row]
         self.counts[STATE_NAMES[old]] -= 1
         self.counts[STATE_NAMES[new]] += 1
         if old != new:
@@ -192,6 +265,8 @@ class Ledger:
                 self.ranges[old].discard(index)
             if new in self.ranges:
                 self.ranges[new].add(index)
+            if new == PENDING and index <= self.last_completed:
+                self.last_completed = index - 1
         self._advance()
 
     def _count_version(self, name: str, by: int) -> None:
@@ -212,11 +287,15 @@ class Ledger:
                 yield row
 
     def live_refs(self) -> list[int]:
-        """The refs that compaction keeps: the newest record of every key, also of those that are gone."""
-        return sorted(ref for ref in self.refs if ref != NO_REF)
+        """The refs that compaction keeps: the newest record of every key, also of those that are gone, and what the
+        unfinished ones remember."""
+        newest = [ref for ref in self.refs if ref != NO_REF]
+        return sorted(newest + [ref for refs in self.steps.values() for ref in refs])
 
     def move_refs(self, old: list[int], new: list[int]) -> None:
         moved = dict(zip(old, new, strict=True))
         for row, ref in enumerate(self.refs):
             if ref != NO_REF:
                 self.refs[row] = moved[ref]
+        for refs in self.steps.values():
+            refs[:] = [moved[ref] for ref in refs]

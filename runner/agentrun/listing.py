@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from agentrun.checkpoint import Checkpoint
 from agentrun.errors import AgentrunError, CheckpointError, ItemsError
 from agentrun.failure import Failure
 from agentrun.item import key_digest
-from agentrun.ledger import NO_REF, PENDING, STATE_NAMES, Ledger
+from agentrun.ledger import NO_REF, PENDING, STATE_NAMES, WAITING, Ledger
 from agentrun.plan import CarryChain, identify_items
 from agentrun.record import decode_record
 from agentrun.recovery import open_items
@@ -42,6 +42,34 @@ class ItemView:
     """Pending because its content is another than that of its last record."""
     slot: int | None = None
     """While it runs: its slot, and so the log that it writes to."""
+    gen: int = 0
+    """How often it was begun anew on purpose."""
+
+    @property
+    def question(self) -> dict[str, Any] | None:
+        """Of a waiting item: `n`, `text`, `details`, `at`."""
+        asked = self.record.get("question") if self.record is not None and self.state == "waiting" else None
+        return asked if isinstance(asked, dict) else None
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """What this generation has used, as far as that was reported: tokens, requests, cost."""
+        return dict(self.record.get("usage") or {}) if self.record else {}
+
+    @property
+    def cost(self) -> float | None:
+        cost = self.usage.get("cost")
+        return float(cost) if cost is not None else None
+
+    @property
+    def edited(self) -> dict[str, Any] | None:
+        """Of an output that was corrected by hand: `by`, `at`."""
+        return self.record.get("edited") if self.record else None
+
+    @property
+    def files(self) -> list[dict[str, Any]]:
+        """What it left as files: `path`, `size`, `sha256`."""
+        return list(self.record.get("files") or []) if self.record else []
 
     @property
     def seconds(self) -> float:
@@ -238,6 +266,11 @@ class Listing:
         """How many done items are of which version of the agent."""
         return self._ledger.versions
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many items are in which state; those at work count as what they were before."""
+        return self._ledger.counts
+
     def items(self, states: Collection[str] | None = None) -> Iterator[ItemView]:
         """In item order; with `states`, only those in one of them. The records of the others are not read."""
         ledger, running = self._ledger, self._running
@@ -254,6 +287,24 @@ class Listing:
             return next(self._views(lambda position, row: row == wanted), None)
         return next(self._views(lambda position, row: self._index(position) == index), None)
 
+    def steps(self, view: ItemView) -> list[dict[str, Any]]:
+        """The records of the steps and answers so far, oldest first, of an item that is not settled."""
+        row = self._ledger.find(key_digest(view.key))
+        return [self._records.at(ref) for ref in self._ledger.steps.get(row, ())]
+
+    def step_names(self, views: Iterable[ItemView]) -> dict[str, list[str]]:
+        """By key: the names of the steps on record of these items, also where they are settled. Reads everything."""
+        wanted = {view.key: view.gen for view in views}
+        found: dict[str, dict[str, None]] = {key: {} for key in wanted}
+        for _, record in self._records.scan():
+            if record["kind"] == "step" and wanted.get(record["key"]) == record["gen"]:
+                found[record["key"]][record["name"]] = None
+        return {key: list(names) for key, names in found.items()}
+
+    def has_steps(self, view: ItemView) -> bool:
+        """Is it unfinished, and has steps or answers that are remembered?"""
+        return self._ledger.find(key_digest(view.key)) in self._ledger.steps
+
     def _views(self, is_wanted: Callable[[int, int], bool]) -> Iterator[ItemView]:
         ledger, at = self._ledger, 0
         for position, row in enumerate(ledger.order):
@@ -267,7 +318,8 @@ class Listing:
             record = self._records.at(ledger.refs[row]) if counts else None
             key = record["key"] if record else self._keys[slice(*span)].decode("utf-8", "surrogatepass")
             state = "running" if row in self._running else STATE_NAMES[ledger.states[row]]
-            yield ItemView(self._index(position), key, state, record, row in self._changed, self._running.get(row))
+            changed, slot = row in self._changed, self._running.get(row)
+            yield ItemView(self._index(position), key, state, record, changed, slot, ledger.generation(row))
 
     def _index(self, position: int) -> int:
         return position if self._indexes is None else self._indexes[position]
@@ -301,6 +353,10 @@ class Listing:
         for row in order:
             if row in unrecorded:
                 self._keep_key(unrecorded[row])
+            elif ledger.states[row] == PENDING:
+                # Answered, or begun anew, or under way with a few steps done: what it has does not settle it.
+                ref = refs[row] if refs[row] != NO_REF else ledger.steps[row][0]
+                self._keep_key(self._records.at(ref)["key"])
         ledger.set_order(order)
 
     def follow(
@@ -317,11 +373,15 @@ class Listing:
         for row, key, raw, (_, content, stamp) in identify_items(source, ledger):
             if only_recorded and ledger.refs[row] == NO_REF:
                 continue
-            if ledger.states[row] != PENDING and not keep_changed and (content or stamp != ledger.stamps[row]):
+            # What a person has corrected is never run over.
+            counts = ledger.states[row] != PENDING and not keep_changed and row not in ledger.edited
+            if (counts or row in ledger.steps) and (content or stamp != ledger.stamps[row]):
                 content = content or source.content(raw)
                 if int.from_bytes(content[:8], "big") != ledger.contents[row]:
-                    ledger.states[row] = PENDING
-                    self._changed.add(row)
+                    ledger.steps.pop(row, None)
+                    if counts:
+                        ledger.states[row] = PENDING
+                        self._changed.add(row)
             if self._has_all_keys or ledger.states[row] == PENDING:
                 self._keep_key(key)
             order.append(row)
@@ -329,6 +389,8 @@ class Listing:
         ledger.set_order(order)
         if chain is not None:
             at = chain.first_break(ledger, retry_failed=False)
+            if at < len(order) and ledger.states[order[at]] == WAITING:
+                at += 1  # it goes on waiting
             for row in order[at:]:
                 ledger.states[row] = PENDING
             ledger.set_order(order)

@@ -12,9 +12,9 @@ import orjson
 
 from agentrun.errors import JobError, UsageError
 from agentrun.home import Found, KeptJob, encode_job_json, find_job, read_job_json, state_root
-from agentrun.job import Job, build_job
+from agentrun.job import Job, build_job, prompt_file
 from agentrun.jobfile import default_name, load_env_file, read_job_file
-from agentrun.layers import KINDS, Layer
+from agentrun.layers import AGENTS, KINDS, Layer, replaced_agents
 
 KEPT_LABEL = "kept with the run"
 FLAGS_LABEL = "command line"
@@ -93,14 +93,21 @@ def _foundation(
         name = name or function.rpartition(".")[2] or Path(path).stem
         layers = [(FLAGS_LABEL, {"agent": found.agent})]
     if name is None:
-        program = (flags.get("command") or [""])[0]
-        name = Path(program).stem or "job"
+        name = _name_of_agent(flags)
     if not any(kind in flags.get("items", {}) for kind in KINDS):
         # Without items this can only mean the job of that name as it was asked for before.
         before = read_job_json(state_root(cwd, state_dir, environ) / str(name))
         if before is not None and before.file is None:
             layers = [("job.json", before.values), *layers]
     return layers, cwd, None, str(name)
+
+
+def _name_of_agent(flags: Mapping[str, Any]) -> str:
+    """What to call a job that is asked for by flags alone: as its program, or its prompt's file."""
+    if prompt := flags.get("prompt"):
+        path = prompt_file(prompt)
+        return (Path(path).stem if path else "") or "prompt"
+    return Path((flags.get("command") or [""])[0]).stem or "job"
 
 
 def _from_file(file: Path, params: Mapping[str, Any]) -> tuple[list[Layer], Path, Path | None, str]:
@@ -117,6 +124,10 @@ def _from_file(file: Path, params: Mapping[str, Any]) -> tuple[list[Layer], Path
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Two layers as one. Another kind of items or of agent replaces the one below."""
     merged = dict(below)
+    for other in replaced_agents([name for name, value in above.items() if value is not None]):
+        if other in merged:
+            for name in (other, *AGENTS[other]):
+                merged.pop(name, None)
     for name, value in above.items():
         if value is None:
             continue
@@ -126,9 +137,6 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
             merged[name] = {**merged.get(name, {}), **{k: v for k, v in value.items() if v is not None}}
         else:
             merged[name] = value
-            for one, other in (("agent", "command"), ("command", "agent")):
-                if name == one:
-                    merged.pop(other, None)
     return merged
 
 

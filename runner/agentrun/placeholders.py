@@ -15,7 +15,9 @@ from typing import Any
 from agentrun.item import Item
 
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_ARGV_NAMES = ("path", "text", "key", "index")
+_NAMES = {"files": ("path", "text", "key", "index"), "lines": ("text", "key", "index")}
+"""What an item of that kind has; one of the other kinds has fields that only itself knows."""
+_ARGV_ONLY = ("dir", "out")
 # Linux takes 128 KiB for one argument, with the NUL at its end.
 ARGUMENT_LIMIT_BYTES = 128 * 1024 - 1
 
@@ -59,16 +61,21 @@ def check_argv(command: Sequence[str], *, kind: str | None = None) -> None:
     """Find early what `argv_for` would refuse for every item. `kind` is that of the items, where known."""
     for element in command:
         for name in names_in(element):
-            if kind == "files" and name not in ("", *_ARGV_NAMES):
-                raise ValueError(_unknown(name, _ARGV_NAMES))
-            if kind == "lines" and name not in ("", "text", "key", "index"):
-                raise ValueError(_unknown(name, ("text", "key", "index")))
+            if (known := _NAMES.get(kind or "")) and name not in ("", *known, *_ARGV_ONLY):
+                raise ValueError(_unknown(name, [*known, *_ARGV_ONLY]))
 
 
-def argv_for(command: Sequence[str], item: Item) -> list[str]:
-    """The argv of one item's program. ValueError says what cannot be passed, and how it can."""
+def argv_for(command: Sequence[str], item: Item, *, dir: str = "", out: str = "") -> list[str]:
+    """The argv of one item's program; `{dir}` and `{out}` are the folders it is given.
+
+    ValueError says what cannot be passed, and how it can.
+    """
+    folders = {"dir": dir, "out": out}
 
     def value_of(name: str) -> str:
+        # A record's own field of that name is what its author means.
+        if name in folders and not (isinstance(item.data, dict) and name in item.data):
+            return folders[name]
         return _item_value(item, name)
 
     argv = []
@@ -84,6 +91,40 @@ def argv_for(command: Sequence[str], item: Item) -> list[str]:
             raise ValueError(f"the argument {element} is {size} bytes long, over 128 KiB; {_STDIN}")
         argv.append(text)
     return argv
+
+
+def check_prompt(template: str, *, kind: str, params: Mapping[str, Any], attaches: bool = True) -> None:
+    """Find early what `prompt_for` would refuse for every item. ValueError has the rest of a sentence."""
+    known = _NAMES.get(kind)
+    if known is not None and kind == "files" and attaches:
+        known = ("file", *known)
+    for name in names_in(template):
+        if name == "":
+            raise ValueError("has the placeholder {}; write {text} for the item's text (for braces write {{ and }})")
+        if name == "file" and kind == "files" and not attaches:
+            raise ValueError("has the placeholder {file}; a file is attached where the prompt has {file}")
+        if known is not None and name not in known and name not in params:
+            raise ValueError(_unknown(name, [*known, *params]))
+
+
+def prompt_for(template: str, item: Item, params: Mapping[str, Any]) -> list[str]:
+    """The text of one item's prompt, in parts: between each two of them stands `{file}`, the item's file.
+
+    `{text}`, `{key}`, `{index}` and `{path}` are the item's, then come the parameters, then a record's fields: so a
+    parameter means the same for every item. ValueError says what the item lacks.
+    """
+
+    def value_of(name: str) -> str:
+        if name in params and name not in _NAMES["files"]:
+            return _as_text(params[name])
+        return _item_value(item, name)
+
+    parts, start = [], 0
+    for match in _PART.finditer(template) if item.path is not None else ():
+        if match[1] == "file":
+            parts.append(template[start : match.start()])
+            start = match.end()
+    return [_replace(part, value_of, braces=("{", "}")) for part in [*parts, template[start:]]]
 
 
 _STDIN = "pass it on standard input, where the item is as JSON"
@@ -103,8 +144,7 @@ def _item_value(item: Item, name: str) -> str:
         return data if isinstance(data, str) else item.key
     # A record's own field called "text" or "path" is what its author means by {text} or {path}.
     if isinstance(data, dict) and name in data:
-        value = data[name]
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return _as_text(data[name])
     if name == "path" and item.path is not None:
         return str(item.path)
     if name == "text":
@@ -112,6 +152,10 @@ def _item_value(item: Item, name: str) -> str:
     fields = [field for field in data if isinstance(field, str)] if isinstance(data, dict) else []
     known: list[str] = ["text", "key", "index", *fields]
     raise ValueError(_unknown(name, [*known, "path"] if item.path is not None else known))
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _replace(template: str, value_of: Callable[[str], str], *, braces: tuple[str, str]) -> str:

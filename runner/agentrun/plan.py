@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agentrun.errors import ItemsError
 from agentrun.item import key_digest
 from agentrun.ledger import DONE, FAILED, NO_REF, PENDING, SKIPPED, WAITING, Ledger
+from agentrun.record import BESIDE
 
 if TYPE_CHECKING:
     from agentrun.sources.port import Identity, Raw, Source
@@ -136,10 +137,14 @@ def list_items(
             known = int.from_bytes(content[:8], "big")
         stamps[row] = stamp
         if not has_record or states[row] == PENDING:
+            if row in ledger.steps and known != contents[row]:
+                # What it remembers is of another content.
+                ledger.begin_anew(row)
             contents[row] = known
             plan.note("run", key)
         elif known != contents[row]:
-            if keep_changed and states[row] in (DONE, SKIPPED):
+            # What a person has corrected is never run over.
+            if row in ledger.edited or (keep_changed and states[row] in (DONE, SKIPPED)):
                 plan.note("kept_changed", key)
                 plan.contents_now[row] = known
             else:
@@ -178,13 +183,33 @@ def is_tried_again(ledger: Ledger, row: int, *, agent: str, retry_all: bool = Fa
     return ledger.failed_launches.get(row, 0) < LAUNCHES_BEFORE_LEFT
 
 
+def bucket_of(ledger: Ledger, row: int, tries_again: Callable[[int], bool]) -> str:
+    """Under which of the plan's counts an item stands."""
+    state = ledger.states[row]
+    if state == FAILED:
+        return "failed" if tries_again(row) else "left"
+    return {PENDING: "run", WAITING: "waiting"}.get(state, "kept")
+
+
+def recount(plan: Plan, before: str, after: str) -> None:
+    """An item stands otherwise than when it was listed."""
+    if before != after:
+        setattr(plan, before, getattr(plan, before) - 1)
+        setattr(plan, after, getattr(plan, after) + 1)
+
+
 def too_much_gone(plan: Plan, *, accepted: int) -> bool:
     """Would the plan leave out more than a tenth of the finished items, beyond what was accepted before?"""
     return (plan.gone - accepted) * 10 > plan.finished
 
 
 def go_back(ledger: Ledger, plan: Plan, position: int) -> None:
-    """For a job with a carry: everything from `position` on is run again, with the carry before it."""
+    """For a job with a carry: everything from `position` on is run again, with the carry before it.
+
+    But an item that waits there goes on waiting, and nothing behind it is run before it is answered.
+    """
+    if position < len(ledger.order) and ledger.states[ledger.order[position]] == WAITING:
+        position += 1
     for row in ledger.order[position:]:
         state = ledger.states[row]
         if state != PENDING:
@@ -211,8 +236,11 @@ class CarryChain:
         self._after: dict[int, int] = {}
         self._index: dict[int, int] = {}
 
-    def note(self, row: int, record: dict[str, Any]) -> None:
-        self._seq[row] = record["seq"]
+    def note(self, row: int, record: Mapping[str, Any]) -> None:
+        if record["kind"] in BESIDE:
+            return
+        # An edited record stands in the place of the one that it was made of.
+        self._seq[row] = record.get("as", record.get("seq", 0))
         self._after[row] = record.get("after", 0)
         self._index[row] = record["index"]
 

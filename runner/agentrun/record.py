@@ -14,8 +14,10 @@ from zlib import crc32
 
 import orjson
 
-Kind = Literal["done", "failed", "skipped", "waiting"]
-KINDS: tuple[Kind, ...] = ("done", "failed", "skipped", "waiting")
+Kind = Literal["done", "failed", "skipped", "waiting", "step", "answer", "redo"]
+KINDS: tuple[Kind, ...] = ("done", "failed", "skipped", "waiting", "step", "answer", "redo")
+BESIDE = frozenset({"step", "answer", "redo"})
+"""Kinds that do not say how an item stands, but what it remembers, was told, or that it begins anew."""
 
 _PREFIX = b'{"crc":"'
 _BODY_AT = len(_PREFIX) + 8 + 2
@@ -72,7 +74,21 @@ def seal_record(record: Mapping[str, Any]) -> bytes:
         raise RecordError(f"kind is {record['kind']!r}; it is one of {', '.join(KINDS)}")
     if not re.fullmatch(r"[0-9a-f]{16}", record["hash"]):
         raise RecordError(f"hash is {record['hash']!r}; leave it as it was")
-    if record["kind"] == "done" and "output" not in record:
+    if record["kind"] in ("done", "step") and "output" not in record:
         raise RecordError(f"output is missing in the record of {record['key']!r}, which is done; put one there")
+    _check_beside(record)
     output = orjson.dumps(record["output"]) if "output" in record else None
     return encode_record(record["seq"], fields, output)
+
+
+def _check_beside(record: Mapping[str, Any]) -> None:
+    """What recovery relies on in records of steps and of people."""
+    kind, question = record["kind"], record.get("question")
+    good = (
+        isinstance(record.get("name"), str) and isinstance(record.get("n"), int) if kind == "step"
+        else isinstance(question, dict) and isinstance(question.get("n"), int) if kind == "waiting" and question
+        else isinstance(question, int) and isinstance(record.get("answer"), dict) if kind == "answer"
+        else True
+    )  # fmt: skip
+    if not good:
+        raise RecordError(f"the record of {record['key']!r} is no longer a whole {kind}; leave it as it was")

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agentrun.checkpoint import Checkpoint
 from agentrun.errors import ItemsError, PlanError
+from agentrun.intake import Taken, forget, look_up, mark_edits, take
 from agentrun.item import key_digest
 from agentrun.job import STANDARD_INPUT, Job
 from agentrun.ledger import PENDING, Ledger
-from agentrun.plan import EXAMPLES, CarryChain, Plan, go_back, is_tried_again, list_items, too_much_gone
+from agentrun.plan import (
+    EXAMPLES,
+    CarryChain,
+    Plan,
+    bucket_of,
+    go_back,
+    is_tried_again,
+    list_items,
+    recount,
+    too_much_gone,
+)
 from agentrun.processes import boot_id
+from agentrun.record import BESIDE
 from agentrun.results import check_output
 from agentrun.sources import Source, open_source
 from agentrun.standing import Run
-from agentrun.store.port import Store
+from agentrun.store.port import Posted, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +45,7 @@ class Options:
     allow_gone: bool = False
     accept_edits: bool = False
     overwrite: bool = False
+    forget_steps: bool = False
     wait_seconds: float = 5.0
 
 
@@ -60,10 +74,14 @@ def recover(
     def tries_again(row: int) -> bool:
         return is_tried_again(ledger, row, agent=agent, retry_all=options.failed, carries=job.carry)
 
+    posted = store.inbox() if resumed else []
+    mark_edits(ledger, posted)
     plan = list_items(source, ledger, tries_again=tries_again, keep_changed=job.keep_changed)
     plan.examples["gone"] = [record["key"] for record in store.read(plan.gone_refs)]
     check_plan(plan, source, accepted=checkpoint.context.get("gone", 0), allow_gone=options.allow_gone)
     run = Run(job, agent, checkpoint, resumed, ledger, plan)
+    if resumed:
+        _take_in(store, run, posted, chain, tries_again, forget_steps=options.forget_steps)
     if job.carry:
         _find_carry(store, run, chain, retry_failed=options.failed)
     run.to_retry = {row for row in ledger.failed_launches if ledger.is_listed(row) and tries_again(row)}
@@ -71,6 +89,56 @@ def recover(
         _count_deaths(run)
         _note_versions(run)
     return run
+
+
+def changed_run(store: Store) -> str | None:
+    """The run that finished last, if people want something of it done anew, edited or skipped."""
+    ended = store.summaries()
+    if not ended or ended[0].get("status") != "finished":
+        return None
+    run_id = str(ended[0]["run_id"])
+    messages = [one.message for one in store.inbox() if one.message is not None]
+    wanted = any(one["run_id"] == run_id and one["kind"] in ("redo", "edit", "skip") for one in messages)
+    return run_id if wanted else None
+
+
+def _take_in(
+    store: Store,
+    run: Run,
+    posted: Sequence[Posted],
+    chain: CarryChain,
+    tries_again: Callable[[int], bool],
+    *,
+    forget_steps: bool,
+) -> None:
+    """Count in what people have posted, so that the plan shows it. It is committed when the launch begins."""
+    newest, steps = look_up(run, store, posted)
+    run.taken = take(run, posted, newest=newest, steps=steps, is_launch=True)
+    taken = [one for one in run.taken if isinstance(one, Taken)]
+    if forget_steps:
+        begun = {one.row for one in taken}
+        taken += (forgotten := forget(run, [row for row in run.ledger.steps if row not in begun], store))
+        run.taken += forgotten
+    for one in taken:
+        fields = one.entries[0].fields
+        before = bucket_of(run.ledger, one.row, tries_again)
+        run.count(one.row, fields)
+        recount(run.plan, before, bucket_of(run.ledger, one.row, tries_again))
+        if run.job.carry and one.kind not in BESIDE:
+            # What follows an edited carry is run again.
+            chain.note(one.row, {"as": -1, **fields})
+            if one.entries[0].fields.get("as") is None:
+                run.carry_row = one.row
+    counts = Counter(_DONE_BY_PEOPLE[one.kind] for one in taken)
+    run.notes += [f"{what}: {count}" for what, count in counts.items()]
+
+
+_DONE_BY_PEOPLE = {
+    "answer": "answered, so they go on",
+    "redo": "begun anew on purpose",
+    "done": "edited by hand",
+    "skipped": "skipped by hand",
+}
 
 
 def open_items(
@@ -96,7 +164,9 @@ def check_run_output(job: Job, checkpoint: Checkpoint, *, ended: Sequence[Mappin
 
 def check_same_job(job: Job, found: Checkpoint) -> None:
     """Another item pattern, agent or params under the name of an unfinished run: somebody would lose results."""
-    was, now = found.context.get("identity", {}), job.identity()
+    now = job.identity()
+    # One that was opened from the records of an ended run has none yet.
+    was = found.context.get("identity", now)
     for name in ("items", "key", "agent", "command", "params"):
         if was.get(name) != now.get(name):
             raise PlanError(
@@ -144,8 +214,11 @@ def _find_carry(store: Store, run: Run, chain: CarryChain, *, retry_failed: bool
     at = chain.first_break(ledger, retry_failed=retry_failed)
     go_back(ledger, run.plan, at)
     if at:
-        (record,) = store.read([ledger.refs[ledger.order[at - 1]]])
-        run.carry, run.last_seq = record.get("carry"), record["seq"]
+        row = ledger.order[at - 1]
+        # An edited one is not on disk yet; the seq of an edited carry is known when it is.
+        edited = next((one.entries[0].fields for one in run.taken if isinstance(one, Taken) and one.row == row), None)
+        record = edited or next(store.read([ledger.refs[row]]))
+        run.carry, run.last_seq = record.get("carry"), record.get("as", record.get("seq", 0))
 
 
 def _count_deaths(run: Run) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from agentrun.errors import JobError
+from agentrun.itemfiles import files_folder
 from agentrun.ledger import DONE, Ledger
 from agentrun.store.disk import Disk, disk_error, replace_file
 from agentrun.store.port import Store
@@ -20,7 +21,10 @@ _PIECE_BYTES = 1 << 18
 
 
 def result_line(index: int, record: Mapping[str, Any]) -> bytes:
-    return orjson.dumps({"index": index, "key": record["key"], "output": record["output"]}) + b"\n"
+    line = {"index": index, "key": record["key"], "output": record["output"]}
+    if files := record.get("files"):
+        line["files"] = files
+    return orjson.dumps(line) + b"\n"
 
 
 def done_records(ledger: Ledger, store: Store) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -61,8 +65,13 @@ def _gather(lines: Iterable[bytes]) -> Iterator[bytes]:
         yield bytes(piece)
 
 
-def check_output(path: Path, *, ended: Sequence[Mapping[str, Any]], overwrite: bool) -> None:
-    """Told before the first item runs, not after the last: can the results be written here, and may they?"""
+def check_output(
+    path: Path, *, ended: Sequence[Mapping[str, Any]], overwrite: bool, is_first_launch: bool = False
+) -> None:
+    """Told before the first item runs, not after the last: can the results be written here, and may they?
+
+    Before a run's first launch its files cannot be there: those that are have to be an earlier run's.
+    """
     folder = path.parent
     if not folder.is_dir():
         raise JobError(f"{path}: the folder {folder} does not exist; make it with: mkdir -p {quote(str(folder))}")
@@ -73,6 +82,22 @@ def check_output(path: Path, *, ended: Sequence[Mapping[str, Any]], overwrite: b
     if path.exists() and not overwrite and not _is_ours(path, ended):
         raise JobError(
             f"{path}: is there already, and no run of this job wrote it; "
+            f"choose another output with -o, or add --overwrite"
+        )
+    _check_files(files_folder(path), is_foreign=is_first_launch and not ended and not overwrite)
+
+
+def _check_files(home: Path, *, is_foreign: bool) -> None:
+    """Where items' files would be published: what is there by an item's name would be replaced."""
+    if not os.path.lexists(home):
+        return
+    if home.is_symlink() or not home.is_dir():
+        raise JobError(
+            f"{home}: is where the items' files go, and not a folder; move it away, or choose another with -o"
+        )
+    if is_foreign and any(home.iterdir()):
+        raise JobError(
+            f"{home}: is there already, and no run of this job made it; items' files would go there: "
             f"choose another output with -o, or add --overwrite"
         )
 

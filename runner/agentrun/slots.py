@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from agentrun.attempts import Attempts, Ended
@@ -12,6 +14,7 @@ from agentrun.errors import AgentrunError
 from agentrun.events import Failed, Stopping, Watcher
 from agentrun.failure import asked_wait
 from agentrun.feed import Work
+from agentrun.ledger import PENDING
 from agentrun.standing import Run
 from agentrun.values import format_duration
 
@@ -48,35 +51,62 @@ class Slots:
         self._left = limit
         self._limit_is_reached = False
         self._feed: Iterator[Work] = iter(())
+        self._feed_again: Callable[[set[int]], Iterator[Work]] = lambda rows: iter(())
+        self._again: set[int] = set()
+        self._again_at = 0.0
+        self._found: deque[Work] = deque()
+        self._idle: list[int] = []
+        self._starting: list[int] = []
+        self._tasks: set[asyncio.Task[None]] | None = None
         self._attempting: dict[int, asyncio.Task[None]] = {}
         self._cancelled = False
+        self._closed = False
         self._failures_in_a_row = 0
         self._any_done = False
         self.in_flight: dict[int, Work] = {}
         """By slot: what is running, or will be once the next checkpoint is on disk."""
         self.rows_in_flight: set[int] = set()
         self._next_of: dict[int, Work | None] = {}
+        self._held_back = ""
         self.stop_reason: StopReason | None = None
 
     # ---- taking items
 
-    def open(self, feed: Iterator[Work], width: int) -> None:
-        """Take the first items of a feed, so that the checkpoint before they start can name them."""
-        self._feed = feed
-        for slot in range(width):
-            work = self._next()
-            if work is None:
-                break
-            self.in_flight[slot] = work
+    def open(
+        self,
+        feed: Iterator[Work],
+        width: int,
+        *,
+        again: Callable[[set[int]], Iterator[Work]] = lambda rows: iter(()),
+    ) -> None:
+        """Take items from `feed` from now on, at most `width` at a time. The next checkpoint names the first of them.
+
+        `again(rows)` gives those that became pending anew meanwhile.
+        """
+        self._feed, self._feed_again = feed, again
+        self._idle = list(range(width))[::-1]
+        self._held_back = ""
+
+    def offer(self, row: int) -> None:
+        """This item is pending again, and the feed may have passed it."""
+        self._again.add(row)
 
     def _next(self) -> Work | None:
-        if self.stop_reason is not None or self._limit_is_reached:
+        if self.stop_reason is not None or self._limit_is_reached or self._closed:
+            return None
+        purse = self._run.purse
+        if self._attempts.unpriced and purse.budget is not None:
+            self.stop(StopReason(4, self._attempts.unpriced, "then go on; what was done is kept"))
+            return None
+        if purse.limits and (why := purse.refusal()):
+            self._held_back = why
             return None
         try:
-            work = next(self._feed, None)
+            work = self._take()
         except AgentrunError as error:
             self.stop(StopReason(error.exit_code, str(error), error=error))
             return None
+        self._held_back = ""
         if work is None:
             return None
         if self._left is not None:
@@ -85,7 +115,35 @@ class Slots:
                 return None
             self._left -= 1
         self.rows_in_flight.add(work.row)
+        if purse.limits:
+            purse.begin(work.row)
         return work
+
+    def _take(self) -> Work | None:
+        """Those that became pending anew come first, unless finding them would hold up the others."""
+        if self._again and time.monotonic() >= self._again_at:
+            self._find_again()
+        work = self._next_found() or next(self._feed, None)
+        if work is None and self._again:
+            self._find_again()
+            work = self._next_found()
+        return work
+
+    def _next_found(self) -> Work | None:
+        while self._found:
+            work = self._found.popleft()
+            # The feed may have come by it in the meantime.
+            if self._run.ledger.states[work.row] == PENDING and work.row not in self.rows_in_flight:
+                return work
+        return None
+
+    def _find_again(self) -> None:
+        rows, self._again = self._again, set()
+        began = time.monotonic()
+        self._found += self._feed_again(rows)
+        now = time.monotonic()
+        # It is a pass over the source: at most a twentieth of the time.
+        self._again_at = now + 20 * (now - began)
 
     def go_on(self, slot: int) -> None:
         """The slot's unit goes into the checkpoint that is being made: what follows it counts as in flight."""
@@ -95,40 +153,86 @@ class Slots:
         else:
             self.in_flight.pop(slot, None)
 
+    def top_up(self) -> None:
+        """For the checkpoint that is being made: idle slots take what there is, and start once it is on disk."""
+        while self._idle and (work := self._next()) is not None:
+            slot = self._idle.pop()
+            self.in_flight[slot] = work
+            self._starting.append(slot)
+
+    def start(self) -> None:
+        """What `top_up` took is in a checkpoint on disk."""
+        if self._tasks is None:
+            return
+        for slot in self._starting:
+            task = asyncio.create_task(self._slot(slot, self.in_flight[slot]))
+            self._tasks.add(task)
+        self._starting.clear()
+
     # ---- running them
 
     async def run(self) -> None:
         """Run until the feed is empty or no new items are begun. An error of the store ends it at once."""
-        tasks = [asyncio.create_task(self._slot(slot, work)) for slot, work in self.in_flight.items()]
-        pending: set[asyncio.Task[None]] = set()
-        if tasks:
-            _, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        if pending:
-            # The store failed: nothing that ends from here on can be acknowledged.
-            self.cancel()
-            await asyncio.wait(pending)
-        errors = [error for task in tasks if (error := task.exception()) is not None]
-        if errors:
-            raise errors[0]
+        self._tasks = set()
+        self.start()
+        errors: list[BaseException] = []
+        try:
+            while self._tasks:
+                done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+                self._tasks -= done
+                errors += [error for task in done if (error := task.exception()) is not None]
+                if errors:
+                    # The store failed: nothing that ends from here on can be acknowledged.
+                    self._closed = True
+                    self.cancel()
+                    if self._tasks:
+                        await asyncio.wait(self._tasks)
+                    raise errors[0]
+        finally:
+            self._tasks = None
         # Not before: what was taken within the limit is run.
         if self._limit_is_reached:
             self.stop(StopReason(4, "--limit is reached"))
+        elif self._held_back and self._run.has_more:
+            self.stop(StopReason(4, self._held_back, "go on with a higher --budget"))
 
     async def _slot(self, slot: int, first: Work) -> None:
         work: Work | None = first
-        while work is not None and self.stop_reason is None:
-            ended = await self._attempt(slot, work)
-            if ended.kind == "back":
-                self._put_back(work, ended)
-                break
-            self._next_of[slot] = following = self._next()
-            unit = Unit(work.row, slot, self._run.record(work, ended))
-            await self._committer.commit(unit)
-            self._note(work, ended)
-            work = following
-        self.in_flight.pop(slot, None)
-        if work is not None:
-            self.rows_in_flight.discard(work.row)
+        try:
+            while work is not None and self.stop_reason is None:
+                ended = await self._attempt(slot, work)
+                if ended.kind == "back":
+                    self._run.purse.end(work.row)
+                    self._put_back(work, ended)
+                    break
+                record = self._run.record(work, ended)
+                self._account(work, ended)
+                # With a carry nothing goes past an item that waits.
+                is_held_up = self._run.job.carry and ended.kind == "waiting"
+                self._next_of[slot] = following = None if is_held_up else self._next()
+                await self._committer.commit(Unit(work.row, slot, record))
+                self._note(work, ended)
+                if ended.made_files:
+                    await self._attempts.forget_files(work)
+                work = following
+        finally:
+            self.in_flight.pop(slot, None)
+            if work is not None:
+                self.rows_in_flight.discard(work.row)
+                self._run.purse.end(work.row)
+            self._idle.append(slot)
+
+    def _account(self, work: Work, ended: Ended) -> None:
+        """What the item used is known now, or the budget is none."""
+        purse = self._run.purse
+        spent = purse.spent(work.row)
+        purse.end(work.row)
+        if not purse.limits:
+            return
+        if ended.kind == "done" and not spent:
+            text = f"there is a budget, and {work.item.key} has ended without a word of what it used"
+            hint = "add ctx.usage(response) to the agent, or ctx.usage(cost=0) if it is free"
+            self.stop(StopReason(4, text, hint))
 
     async def _attempt(self, slot: int, work: Work) -> Ended:
         task = asyncio.current_task()
@@ -146,6 +250,8 @@ class Slots:
             del self._attempting[slot]
 
     def _put_back(self, work: Work, ended: Ended) -> None:
+        if ended.spent_up:
+            self.stop(StopReason(4, ended.spent_up, "go on with a higher --budget"))
         if ended.failure is None or ended.judgement is None:
             return
         later = ended.judgement.passes_by_itself
@@ -183,6 +289,11 @@ class Slots:
             self.stop_reason = reason
         if before is None:
             self._watcher(Stopping(reason.text, len(self._attempting)))
+
+    def close(self) -> None:
+        """Nothing is in flight any more, and nothing will be."""
+        self._closed = True
+        self.in_flight.clear()
 
     def cancel(self) -> None:
         """End the attempts that are under way; their items go back to pending."""

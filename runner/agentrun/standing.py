@@ -19,6 +19,8 @@ from agentrun.feed import Work
 from agentrun.job import Job
 from agentrun.ledger import NO_REF, Ledger
 from agentrun.plan import Plan, is_tried_again
+from agentrun.purse import Purse
+from agentrun.record import BESIDE
 from agentrun.store.port import Entry
 
 TRIES_KEPT = 10
@@ -48,6 +50,8 @@ class Run:
     carry: Any = None
     last_seq: int = 0
     """With a carry: the seq of the record before the next item."""
+    carry_row: int = -1
+    """With a carry that a person has edited: the row whose record is to be written with it."""
     deaths: dict[str, int] = field(default_factory=dict)
     """By key: at how many deaths of a launch an item was in flight."""
     suspects: set[int] = field(default_factory=set)
@@ -55,6 +59,12 @@ class Run:
     dead: dict[int, str] = field(default_factory=dict)
     """Rows at the limit, with their keys: set aside."""
     notes: list[str] = field(default_factory=list)
+    taken: list[Any] = field(default_factory=list)
+    """What became of the messages that the launch found (intake.Taken and Dropped); committed when it begins."""
+    purse: Purse = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.purse = Purse(self.checkpoint.usage, self.job.budget, self.job.token_budget)
 
     @property
     def run_id(self) -> str:
@@ -82,6 +92,16 @@ class Run:
         return self.ledger.counts["failed"] > self.job.allow_failures.of(len(self.ledger))
 
     @property
+    def is_held_up(self) -> bool:
+        """With a carry nothing goes past an item that waits."""
+        return self.job.carry and bool(self.ledger.counts["waiting"])
+
+    @property
+    def has_more(self) -> bool:
+        """Something is left that this launch would run."""
+        return bool(self.ledger.counts["pending"] or self.to_retry)
+
+    @property
     def left(self) -> int:
         """How many of the failed items the next launch leaves as they are, unless it is asked for them."""
         ledger, carries = self.ledger, self.job.carry
@@ -93,9 +113,12 @@ class Run:
     def record(self, work: Work, ended: Ended) -> Entry:
         """What is kept of an item that ended in this launch."""
         first, last = ended.tries[0], ended.tries[-1]
-        fields = self._fields(ended.kind, work.row, work.item.key, at=first["at"], seconds=last["seconds"])
+        fields = self.fields(ended.kind, work.row, work.item.key, at=first["at"], seconds=last["seconds"])
         if len(ended.tries) > 1 or ended.kind != "done":
             fields["tries"] = ended.tries[-TRIES_KEPT:]
+        if usage := self.purse.spent(work.row):
+            fields["usage"] = usage
+        fields |= ended.details
         if ended.failure is not None:
             fields["error"] = ended.failure.as_json()
         if ended.kind == "failed":
@@ -108,13 +131,21 @@ class Run:
     def record_of_death(self, row: int, key: str) -> Entry:
         """What is kept of an item that the crash-loop guard sets aside."""
         message = f"the runner died {self.deaths[key]} times while this item was in flight"
-        fields = self._fields("failed", row, key, at=round(time.time(), 3), seconds=0.0)
+        fields = self.fields("failed", row, key)
         fields |= {"error": {"origin": "lost", "message": message}, "failed_launches": 1, "set_aside": True}
         if self.job.carry:
             fields |= {"after": self.last_seq, "carry": self.carry}
         return Entry(fields)
 
-    def _fields(self, kind: str, row: int, key: str, *, at: float, seconds: float) -> dict[str, Any]:
+    def record_of_step(self, work: Work, *, name: str, n: int, no: int, seconds: float, output: bytes) -> Entry:
+        """What an item is to remember."""
+        fields = self.fields("step", work.row, work.item.key, seconds=seconds) | {"name": name, "n": n, "no": no}
+        if usage := self.purse.spent(work.row):
+            fields["usage"] = usage
+        return Entry(fields, output)
+
+    def fields(self, kind: str, row: int, key: str, *, at: float | None = None, seconds: float = 0.0) -> dict[str, Any]:
+        """What every record of an item says."""
         ledger = self.ledger
         fields = {
             "kind": kind,
@@ -124,7 +155,7 @@ class Run:
             "hash": f"{ledger.contents[row]:016x}",
             "agent": self.agent,
             "launch": self.launch,
-            "at": at,
+            "at": round(time.time(), 3) if at is None else at,
             "seconds": seconds,
         }
         if ledger.stamps[row]:
@@ -143,11 +174,34 @@ class Run:
         """Count these units in, for the checkpoint that is about to be written."""
         for unit in units:
             fields = unit.entry.fields
-            self.ledger.settle(unit.row, NO_REF, fields)
-            self.deaths.pop(fields["key"], None)
-            self.suspects.discard(unit.row)
-            if self.job.carry:
+            is_next = unit.slot is not None or unit.row == self.carry_row
+            if self.job.carry and is_next and fields["kind"] not in BESIDE:
                 self.carry, self.last_seq = fields["carry"], self.checkpoint.seq + 1
+            if not unit.is_counted:
+                self.count(unit.row, fields)
+
+    def count(self, row: int, fields: Mapping[str, Any]) -> None:
+        """Where the item stands with this record, which may not be on disk yet."""
+        kind = fields["kind"]
+        if kind == "step":
+            return
+        if kind == "answer":
+            self.ledger.go_on(row)
+        elif kind == "redo":
+            self.ledger.redo(row)
+        else:
+            self.ledger.settle(row, NO_REF, fields)
+        self.deaths.pop(fields["key"], None)
+        self.to_retry.discard(row)
+        self.suspects.discard(row)
+        self.dead.pop(row, None)
+
+    def landed(self, unit: Unit, ref: int) -> None:
+        """The unit is on disk."""
+        if unit.entry.fields["kind"] in ("step", "answer"):
+            self.ledger.remember(unit.row, ref, unit.entry.fields)
+        else:
+            self.ledger.refs[unit.row] = ref
 
     def next_checkpoint(self, in_flight: Mapping[int, Work]) -> Checkpoint:
         """The checkpoint with the next seq; `in_flight` is what each slot will be running once it is on disk."""
@@ -159,6 +213,9 @@ class Run:
         checkpoint.running = [
             {"index": work.item.index, "key": work.item.key, "slot": slot} for slot, work in in_flight.items()
         ]
+        if self.purse.limits:
+            for entry, work in zip(checkpoint.running, in_flight.values(), strict=True):
+                entry |= self.purse.reserved(work.row)
         checkpoint.context["deaths"] = self.deaths
         checkpoint.context["versions"] = ledger.versions
         if self.job.carry:

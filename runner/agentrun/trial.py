@@ -16,6 +16,7 @@ from agentrun.failure import Failure
 
 if TYPE_CHECKING:
     import asyncio
+    import tempfile
 
     from agentrun.agents import Agent
     from agentrun.item import Item
@@ -33,8 +34,12 @@ class Trial:
         self._carry: Any = None
         self._runner: asyncio.Runner | None = None
         self._target: Any = agent.target
+        self._scratch: tempfile.TemporaryDirectory[str]
 
     def __enter__(self) -> Trial:
+        import tempfile
+
+        self._scratch = tempfile.TemporaryDirectory(prefix="agentrun-try-")
         if self._agent.is_async:
             import asyncio
 
@@ -48,6 +53,7 @@ class Trial:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._scratch.cleanup()
         if self._agent.kind == "class":
             import asyncio
 
@@ -67,6 +73,7 @@ class Trial:
             carry=self._carry,
             timeout_seconds=None,
             log_path=Path(os.devnull),
+            work=Path(self._scratch.name) / str(item.index),
         )
         if self._agent.kind == "command":
             return self._run_program(attempt)
@@ -78,17 +85,29 @@ class Trial:
         context = Context(attempt, link, carries=carries)
         return self._runner.run(perform_async(self._target, context, link, wants_ctx=wants_ctx))
 
-    def _take(self, message: dict[str, Any]) -> None:
-        if message.get("type") == "carry":
+    def _take(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Without state nothing is remembered, and a question ends the attempt."""
+        kind = message.get("type")
+        if kind == "carry":
             self._carry = message["value"]
-        elif message.get("type") == "progress":
+        elif kind == "progress":
             self._say(str(message.get("text", "")))
+        elif kind == "step_get":
+            self._say(f"[step {message['name']}]")
+            return {"n": 0, "found": False}
+        elif kind == "usage":
+            used = ", ".join(f"{name} {value}" for name, value in message.items() if value and name != "type")
+            self._say(f"[used: {used}]")
+        elif kind == "ask":
+            self._say(f"[would ask, and wait for the answer: {message['question']}]")
+            return {"park": True}
+        return {}
 
     def _run_program(self, attempt: Attempt) -> Outcome:
         import json
         import subprocess
 
-        from agentrun.executors.commands import SKIPPED, describe_item, parse_json, variables
+        from agentrun.executors.programs import SKIPPED, describe_item, parse_json, variables
         from agentrun.jsontext import encode
         from agentrun.placeholders import argv_for
 
@@ -116,19 +135,24 @@ class Trial:
 class _Link:
     """The attempt's end of the channel."""
 
-    def __init__(self, say: Callable[[str], None], take: Callable[[dict[str, Any]], None]) -> None:
-        self.tell = take
+    awaits = False
+
+    def __init__(self, say: Callable[[str], None], take: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        self._take = take
         self._say = say
+
+    def tell(self, message: dict[str, Any]) -> None:
+        self._take(message)
 
     def log(self, text: str) -> None:
         self._say(text.rstrip("\n"))
 
     def call(self, message: dict[str, Any]) -> Any:
-        self.tell(message)
-        return {}
+        return self._take(message)
 
 
 class _AsyncLink(_Link):
+    awaits = True
+
     async def call(self, message: dict[str, Any]) -> dict[str, Any]:
-        self.tell(message)
-        return {}
+        return self._take(message)

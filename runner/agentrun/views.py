@@ -41,6 +41,13 @@ class JobView:
     versions: dict[str, int] = field(default_factory=dict)
     """How many done items are of which version of the agent."""
     cost: float | None = None
+    """US dollars so far, as far as they were reported; with what crashes may have cost."""
+    tokens: int = 0
+    """In and out, together."""
+    budget: float | None = None
+    token_budget: int | None = None
+    usage: dict[str, Any] = field(default_factory=dict)
+    """All that is known of it: `cost`, of which `lost`; `input_tokens`, `output_tokens`, `requests`, `dearest`."""
     output: str | None = None
     running: list[dict[str, Any]] = field(default_factory=list)
     failed: list[list[int]] = field(default_factory=list)
@@ -85,7 +92,7 @@ def read_job_view(folder: Path) -> JobView:
         agent=checkpoint.context.get("agent", ""),
         reference=checkpoint.context.get("identity", {}).get("agent", ""),
         versions=checkpoint.context.get("versions", {}),
-        cost=checkpoint.usage.get("cost"),
+        **_money(checkpoint.usage, checkpoint.context),
         running=checkpoint.running if holder else [],
         failed=checkpoint.failed,
         waiting=checkpoint.waiting,
@@ -109,9 +116,19 @@ def _of_summary(folder: Path, summary: dict[str, Any]) -> JobView:
         age_seconds=age_seconds(ended_at),
         agent=summary.get("agent") or "",
         versions=summary.get("versions", {}),
-        cost=summary.get("usage", {}).get("cost"),
+        **_money(summary.get("usage") or {}, summary),
         output=output.get("path") if isinstance(output, dict) else None,
     )
+
+
+def _money(usage: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "cost": usage.get("cost"),
+        "tokens": (usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0),
+        "budget": limits.get("budget"),
+        "token_budget": limits.get("token_budget"),
+        "usage": dict(usage),
+    }
 
 
 def read_checkpoint(folder: Path) -> Checkpoint | None:

@@ -42,6 +42,26 @@ def summary(run_id: str = RUN, **more: Any) -> dict[str, Any]:
     return {"run_id": run_id, "job": "triage", "status": "finished", **more}
 
 
+def message(kind: str, key: str, **more: Any) -> dict[str, Any]:
+    of_kind: dict[str, dict[str, Any]] = {
+        "answer": {"question": 1, "answer": {"yes": True, "text": "", "details": {}}},
+        "redo": {"keep_before": None, "now": False},
+        "edit": {"seq": 1} if "carry" in more else {"seq": 1, "output": "better"},
+        "skip": {"reason": "a duplicate"},
+    }
+    common = {
+        "version": 1,
+        "id": "0" * 16,
+        "kind": kind,
+        "run_id": RUN,
+        "key": key,
+        "gen": 0,
+        "by": "ada",
+        "at": "2026",
+    }
+    return {**common, **of_kind[kind], **more}
+
+
 def keys(store: Store) -> list[str]:
     return [record["key"] for _, record in store.scan()]
 

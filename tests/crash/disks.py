@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 from agentrun.store.disk import Disk
 from crash.model import (
     Create,
+    Link,
     MakeFolder,
     Model,
     Operation,
@@ -90,9 +91,17 @@ class RecordingDisk(Disk):
         super().unlink(path)
         self.add(Unlink(self._name(path)))
 
-    def mkdir(self, path: str) -> None:
-        super().mkdir(path)
+    def link(self, source: str, target: str) -> None:
+        super().link(source, target)
+        self.add(Link(self._name(source), self._name(target)))
+
+    def mkdir(self, path: str, mode: int = 0o700) -> None:
+        super().mkdir(path, mode)
         self.add(MakeFolder(self._name(path)))
+
+    def rmdir(self, path: str) -> None:
+        super().rmdir(path)
+        self.add(Unlink(self._name(path)))
 
 
 class FaultyDisk(Disk):
@@ -141,8 +150,8 @@ class FaultyDisk(Disk):
     def unlink(self, path: str) -> None:
         self._around("unlink", path, lambda: super(FaultyDisk, self).unlink(path))
 
-    def mkdir(self, path: str) -> None:
-        self._around("mkdir", path, lambda: super(FaultyDisk, self).mkdir(path))
+    def mkdir(self, path: str, mode: int = 0o700) -> None:
+        self._around("mkdir", path, lambda: super(FaultyDisk, self).mkdir(path, mode))
 
 
 class ShortDisk(Disk):

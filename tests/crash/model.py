@@ -30,6 +30,12 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    source: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class MakeFolder:
     path: str
 
@@ -42,6 +48,8 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Unlink:
+    """Of a file, or of an empty folder."""
+
     path: str
 
 
@@ -79,7 +87,7 @@ class Completed:
     """Not an operation: from here on the run is promised to be complete."""
 
 
-Operation = Create | MakeFolder | Rename | Unlink | Truncate | Write | SyncFile | SyncFolder | Told | Completed
+Operation = Create | Link | MakeFolder | Rename | Unlink | Truncate | Write | SyncFile | SyncFolder | Told | Completed
 
 Tree = dict[str, int | None]
 """By path: a file's inode, or None for a folder."""
@@ -91,7 +99,7 @@ State = dict[str, bytes | None]
 class _Pending:
     """An operation on folders that is not certain yet, with the inode it moved."""
 
-    operation: Create | MakeFolder | Rename | Unlink
+    operation: Create | Link | MakeFolder | Rename | Unlink
     inode: int | None
 
     def folders(self) -> set[str]:
@@ -105,6 +113,11 @@ class _Pending:
         if isinstance(operation, Rename):
             tree.pop(operation.source, None)
             tree[operation.target] = self.inode
+            if self.inode is None:
+                # A folder: what is in it goes with it.
+                before = operation.source + "/"
+                for path in [path for path in tree if path.startswith(before)]:
+                    tree[f"{operation.target}/{path.removeprefix(before)}"] = tree.pop(path)
         elif isinstance(operation, Unlink):
             tree.pop(operation.path, None)
         else:
@@ -152,6 +165,8 @@ class Model:
             case Create(path, inode):
                 self.files[inode] = _File()
                 self._pend(_Pending(operation, inode))
+            case Link(source):
+                self._pend(_Pending(operation, self.visible[source]))
             case MakeFolder(path):
                 self._pend(_Pending(operation, None))
             case Rename(source, _):

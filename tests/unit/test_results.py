@@ -38,6 +38,17 @@ def test_a_line_has_index_key_and_output_in_that_order_and_nothing_else() -> Non
     assert result_line(4, record) == '{"index":4,"key":"docs/é.txt","output":{"z":1,"a":2}}\n'.encode()
 
 
+def test_files_stand_behind_the_output_where_there_are_some() -> None:
+    files = [{"path": "r.files/k/a", "size": 1, "sha256": "x"}]
+    assert list(orjson.loads(result_line(0, {"files": files, "key": "k", "output": 1}))) == [
+        "index",
+        "key",
+        "output",
+        "files",
+    ]
+    assert b"files" not in result_line(0, {"files": [], "key": "k", "output": 1})
+
+
 def test_done_items_are_written_in_item_order(tmp_path: Path) -> None:
     ledger, store = settled("done", "failed", "done", "skipped", "done")
     written = write_results(ledger, store, tmp_path / "out.jsonl", Disk())
@@ -94,6 +105,24 @@ def test_where_results_cannot_go_is_told(tmp_path: Path) -> None:
         check_output(tmp_path / "not there" / "out.jsonl", ended=[], overwrite=True)
     with pytest.raises(JobError, match="is a folder"):
         check_output(tmp_path, ended=[], overwrite=True)
+
+
+def test_a_folder_of_files_that_no_run_of_this_job_made_is_left_alone(tmp_path: Path) -> None:
+    path, home = tmp_path / "out.jsonl", tmp_path / "out.files"
+    home.mkdir()
+    check_output(path, ended=[], overwrite=False, is_first_launch=True)
+    (home / "precious").write_text("")
+    with pytest.raises(JobError, match=r"out\.files: is there already, and no run of this job made it"):
+        check_output(path, ended=[], overwrite=False, is_first_launch=True)
+    check_output(path, ended=[], overwrite=True, is_first_launch=True)
+    check_output(path, ended=[{"run_id": "1"}], overwrite=False, is_first_launch=True)
+    check_output(path, ended=[], overwrite=False)
+
+
+def test_what_is_in_the_way_of_the_items_files_is_told_before_anything_is_run(tmp_path: Path) -> None:
+    (tmp_path / "out.files").symlink_to(tmp_path)
+    with pytest.raises(JobError, match=r"out\.files: is where the items' files go, and not a folder"):
+        check_output(tmp_path / "out.jsonl", ended=[], overwrite=True)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -285,6 +285,18 @@ def test_memory_does_not_hold_the_outputs(tmp_path: Path) -> None:
     assert peak < 4_000_000  # the outputs are 12 MB
 
 
+def test_money_is_read_from_the_checkpoint_and_from_the_summary(made: Made) -> None:
+    usage = {"cost": 0.5, "lost": 0.1, "input_tokens": 7, "output_tokens": 3, "requests": 2}
+    made.checkpoint.context |= {"budget": 2.0, "token_budget": 900}
+    made.commit({"key": "a", "index": 0, "usage": {"cost": 0.5}}, usage=usage)
+    view = read_job_view(made.folder)
+    assert (view.cost, view.tokens, view.budget, view.token_budget, view.usage) == (0.5, 10, 2.0, 900, usage)
+    assert view.as_json()["usage"]["lost"] == 0.1
+    made.finish(usage=usage)
+    view = read_job_view(made.folder)
+    assert (view.status, view.cost, view.tokens, view.budget) == ("finished", 0.5, 10, None)
+
+
 def double(item: agentrun.Item) -> dict[str, Any]:
     if item["n"] == 2:
         raise agentrun.Fail("two is odd")

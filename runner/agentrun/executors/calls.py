@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agentrun.context import Context, Link
-from agentrun.errors import Skip
+from agentrun.errors import Parked, Skip
 from agentrun.executors.facts import outcome_from
 from agentrun.executors.port import Outcome
 from agentrun.failure import Failure
@@ -27,10 +27,12 @@ def perform(target: Target, context: Context, link: Link, *, wants_ctx: bool) ->
         else:
             if hasattr(value, "__await__"):
                 return _refuse_awaitable(value)
-            outcome = Outcome("done", encode(value))
+            outcome = Outcome("done", encode(value), made_files=context.made_files)
         if (message := context.carry_message()) is not None:
             link.call(message)
         return outcome
+    except Parked:
+        return Outcome("waiting")
     except BaseException as error:
         return outcome_from(error)
     finally:
@@ -49,7 +51,7 @@ async def perform_async(target: Target, context: Context, link: Link, *, wants_c
         except Skip as skip:
             outcome = outcome_from(skip)
         else:
-            outcome = Outcome("done", encode(value))
+            outcome = Outcome("done", encode(value), made_files=context.made_files)
         if task.cancelling():  # swallowed by the agent; what it returned came too late
             raise asyncio.CancelledError
         if (message := context.carry_message()) is not None:
@@ -62,6 +64,8 @@ async def perform_async(target: Target, context: Context, link: Link, *, wants_c
         return outcome_from(error)
     except KeyboardInterrupt:
         raise
+    except Parked:
+        return Outcome("waiting")
     except BaseException as error:
         return outcome_from(error)
     finally:

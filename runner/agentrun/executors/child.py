@@ -66,6 +66,11 @@ class Child:
         except ChildProcessError:
             return False
 
+    @property
+    def attempt_id(self) -> str:
+        """The last of those in its environment's AGENTRUN_ATTEMPT_ID."""
+        return self._mark[1]
+
     async def exited(self) -> int | None:
         """Its exit code, minus the signal's number if one killed it; None if another took the status."""
         return await asyncio.shield(self._exit)

@@ -1,80 +1,104 @@
 """Programs: one for each attempt, in a session of its own.
 
 The item is on standard input, as JSON in a file that has no name; a pipe could deadlock with a program that
-does not read. Standard output is the output. The attempt ends when the program does: a daemon that it leaves
-behind may hold its standard output open. One that a done attempt left is ended with the launch, any other at
-once.
+does not read. Standard output is the output. The channel is the launch's socket. The attempt ends when the
+program does: a daemon that it leaves behind may hold its standard output open. One that a done attempt left is
+ended with the launch, any other at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
-import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
-from agentrun.context import idempotency_key
-from agentrun.errors import Fail
 from agentrun.executors.child import Child, await_children, describe_exit
-from agentrun.executors.facts import failure_from
 from agentrun.executors.guardian import Guardian
 from agentrun.executors.port import Attempt, Channel, Outcome
 from agentrun.executors.prints import last_line, open_log
+from agentrun.executors.programs import (
+    OUTPUT_LIMIT_BYTES,
+    SKIPPED,
+    cannot_start,
+    describe_item,
+    fail,
+    left_files,
+    make_folders,
+    parse_json,
+    timed_out,
+    too_long,
+    variables,
+    write_json,
+)
+from agentrun.executors.switchboard import Line, Switchboard
 from agentrun.failure import Failure
 from agentrun.item import Item
-from agentrun.jsontext import NotJson, encode
+from agentrun.jsontext import encode
 from agentrun.placeholders import argv_for
 
 if TYPE_CHECKING:
     from agentrun.agents import Agent
     from agentrun.job import Job
 
-OUTPUT_LIMIT_BYTES = 16 * 1024 * 1024
-SKIPPED, CANNOT_RUN, NOT_FOUND = 77, 126, 127
-_BEYOND_64_BITS = re.compile(rb"[0-9]{19}")
-
 
 class CommandExecutor:
-    def __init__(self, job: Job, agent: Agent, *, guardian: Guardian | None, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        agent: Agent,
+        *,
+        guardian: Guardian | None,
+        environ: Mapping[str, str],
+        folder: Path | None = None,
+    ) -> None:
         assert agent.argv is not None
         self._job = job
         self._argv = agent.argv
         self._guardian = guardian
         self._environ = environ
         self._slots = asyncio.Semaphore(job.concurrency)
+        self._board = Switchboard(folder)
 
     async def start(self) -> None:
         await_children()
+        await self._board.open()
 
     async def close(self) -> None:
-        """Nothing is left between attempts."""
+        await self._board.close()
 
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
         async with self._slots:
             try:
                 child, output = self._spawn(attempt)
             except ValueError as error:  # what no argument or variable can hold
-                return _fail(str(error))
+                return fail(str(error))
             except OSError as error:
-                return _cannot_start(error, self._argv[0])
+                return cannot_start(error, self._argv[0])
+            line = self._board.connect(child.attempt_id, channel)
             try:
-                return await self._attend(child, output, attempt, channel)
+                return await self._attend(child, output, line, attempt, channel)
             finally:
                 output.close()
+                await line.cut()
 
     def _spawn(self, attempt: Attempt) -> tuple[Child, _Output]:
+        scratch, out = make_folders(attempt.work)
         try:
-            argv = argv_for(self._argv, attempt.item)
+            argv = argv_for(self._argv, attempt.item, dir=scratch, out=out)
         except ValueError as error:
             raise ValueError(f"command: {error}") from None
-        environ = {**os.environ, **self._environ, **variables(attempt)}
+        environ = {
+            **os.environ,
+            **self._environ,
+            **variables(attempt),
+            "AGENTRUN_CHANNEL": self._board.path,
+            "AGENTRUN_ITEM_DIR": scratch,
+            "AGENTRUN_OUT_DIR": out,
+        }
         opened: list[int] = []
         try:
             opened.append(_item_file(attempt.item))
@@ -101,25 +125,31 @@ class CommandExecutor:
                 os.close(fd)
         return child, output
 
-    async def _attend(self, child: Child, output: _Output, attempt: Attempt, channel: Channel) -> Outcome:
+    async def _attend(self, child: Child, output: _Output, line: Line, attempt: Attempt, channel: Channel) -> Outcome:
         exited = asyncio.ensure_future(child.exited())
         try:
-            ends: list[asyncio.Future[Any]] = [exited, output.too_long]
+            ends: list[asyncio.Future[Any]] = [exited, output.too_long, line.ended]
             await asyncio.wait(ends, timeout=attempt.timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+            if line.ended.done():
+                await child.end()
+                line.ended.result()
+                return Outcome("waiting")
             if not exited.done():
                 await child.end()
-                if output.too_long.done():
-                    return _too_long()
-                message = f"timed out after {attempt.timeout_seconds:g} s"
-                return Outcome("failed", failure=Failure("timeout", message))
+                return too_long() if output.too_long.done() else timed_out(attempt.timeout_seconds)
+            # Its last words may have been said over the socket, by what it did not wait for.
+            await line.finish()
             output.drain()
-            if output.too_long.done():
-                outcome = _too_long()
+            if line.ended.done():
+                outcome = Outcome("waiting")
+            elif output.too_long.done():
+                outcome = too_long()
             else:
                 outcome = await self._judge(exited.result(), output.data, attempt, channel)
-            if outcome.kind != "done":
-                # Before another attempt: nothing of this one may be at work still.
-                await child.end()
+            if outcome.kind == "done":
+                return replace(outcome, made_files=left_files(attempt.work))
+            # Before another attempt: nothing of this one may be at work still.
+            await child.end()
             return outcome
         except BaseException:
             await child.end()
@@ -149,49 +179,13 @@ class CommandExecutor:
         return Outcome("done", encode(text.removesuffix("\r\n" if text.endswith("\r\n") else "\n")))
 
 
-def variables(attempt: Attempt) -> dict[str, str]:
-    """What a program finds in its environment about its attempt."""
-    item = attempt.item
-    found = {
-        "AGENTRUN_RUN_ID": attempt.run_id,
-        "AGENTRUN_ITEM_KEY": item.key,
-        "AGENTRUN_ITEM_INDEX": str(item.index),
-        "AGENTRUN_ATTEMPT": str(attempt.number),
-        "AGENTRUN_IDEMPOTENCY_KEY": idempotency_key(attempt.run_id, item.key, attempt.generation),
-    }
-    for name, value in attempt.params.items():
-        text = value if isinstance(value, str) else encode(value, name=name).decode()
-        found["AGENTRUN_PARAM_" + re.sub(r"[^A-Z0-9_]", "_", name.upper())] = text
-    for name, text in found.items():
-        if "\0" in text:
-            raise ValueError(f"{name} would hold a NUL, which no environment variable can")
-    return found
-
-
-def describe_item(item: Item) -> dict[str, Any]:
-    described: dict[str, Any] = {"index": item.index, "key": item.key}
-    if item.path is not None:
-        described["path"] = str(item.path)
-    elif item.line is not None:
-        described["text"] = item.line
-    else:
-        described["data"] = item.data
-    return described
-
-
 def _item_file(item: Item) -> int:
-    try:
-        text = orjson.dumps(describe_item(item))
-    except (TypeError, ValueError):  # lone surrogates, integers beyond 64 bits
-        import json
-
-        text = json.dumps(describe_item(item)).encode()
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("agentrun-item")
     else:
         fd, path = tempfile.mkstemp()
         Path(path).unlink()
-    rest = memoryview(text + b"\n")
+    rest = memoryview(write_json(describe_item(item)) + b"\n")
     while rest:
         rest = rest[os.write(fd, rest) :]
     os.lseek(fd, 0, os.SEEK_SET)
@@ -233,43 +227,3 @@ class _Output:
             if not self.too_long.done():
                 self.too_long.set_result(None)
         return bool(chunk)
-
-
-def parse_json(text: str) -> Outcome:
-    """A program's output as JSON, or why it is none."""
-    data = text.encode()
-    try:
-        value = orjson.loads(data)
-        if _BEYOND_64_BITS.search(data):  # which orjson would turn into a float, without a word
-            import json
-
-            value = json.loads(text)
-        return Outcome("done", encode(value))
-    except NotJson as error:
-        return Outcome("failed", failure=failure_from(error))
-    except ValueError as error:
-        found = f"it begins with {text[:60]!r}" if text.strip() else "there is none"
-        message = f"exit 0, but its output is not JSON: {error}; {found}"
-        return Outcome("failed", failure=Failure("program", message, exit_code=0))
-
-
-def _too_long() -> Outcome:
-    message = f"its output is over {OUTPUT_LIMIT_BYTES // 1024 // 1024} MiB; write to a file, and print its name"
-    return Outcome("failed", failure=Failure("output", message))
-
-
-def _fail(message: str) -> Outcome:
-    return Outcome("failed", failure=replace(failure_from(Fail(message)), traceback=""))
-
-
-def _cannot_start(error: OSError, program: str) -> Outcome:
-    why = os.strerror(error.errno) if error.errno else str(error)
-    message = f'"{program}" cannot be started: {why}'
-    if error.errno == errno.E2BIG:
-        return _fail(f"{message}; pass the item on standard input, where it is as JSON")
-    if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        message += " (or its interpreter, named in its first line, is not there)"
-        return Outcome("failed", failure=Failure("program", message, exit_code=NOT_FOUND))
-    if error.errno in (errno.EACCES, errno.EPERM, errno.ENOEXEC):
-        return Outcome("failed", failure=Failure("program", message, exit_code=CANNOT_RUN))
-    return Outcome("lost", failure=Failure("lost", message))  # out of processes, memory or descriptors: it may pass

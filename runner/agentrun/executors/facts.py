@@ -10,6 +10,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 from agentrun.errors import AgentSignal, Retry, Skip, Stop
@@ -19,6 +20,7 @@ from agentrun.jsontext import NotJson
 
 MESSAGE_LIMIT = 4 * 1024
 TRACEBACK_LIMIT = 16 * 1024
+_DEEPEST_CAUSE = 10
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _T = TypeVar("_T")
@@ -37,14 +39,16 @@ def failure_from(error: BaseException) -> Failure:
     message = _message(error)
     if others:
         message = f"{message} (and {others} more)"
+    told = _try(lambda: _teller(error), error)
+    types = list(dict.fromkeys([*_type_names(type(error)), *_type_names(type(told))]))
     return Failure(
         "exception",
         message,
-        types=_try(lambda: _type_names(type(error)), ()),
+        types=tuple(types),
         traceback=trace,
-        status=_try(lambda: _status(error), None),
-        code=_try(lambda: _clip(_code(error), 200), ""),
-        retry_after_seconds=_try(lambda: _retry_after(error), None),
+        status=_try(lambda: _status(told), None),
+        code=_try(lambda: _clip(_code(told), 200), ""),
+        retry_after_seconds=_try(lambda: _retry_after(told), None),
         resume_at=_try(lambda: _time_text(error.resume_at), None) if isinstance(error, Stop) else None,
     )
 
@@ -108,7 +112,24 @@ def _message(error: BaseException) -> str:
 
 
 def _type_names(cls: type) -> tuple[str, ...]:
-    return tuple(_unicode(f"{c.__module__}.{c.__qualname__}") for c in cls.__mro__ if c is not object)
+    return _try(lambda: tuple(_unicode(f"{c.__module__}.{c.__qualname__}") for c in cls.__mro__ if c is not object), ())
+
+
+def _teller(error: BaseException) -> BaseException:
+    """The exception that says what the other side answered: this one, or the nearest that it was raised `from`.
+
+    Not its context: what failed while another error was being handled need not be because of that.
+    """
+    if isinstance(error, AgentSignal):
+        return error
+    cause: BaseException | None = error
+    for _ in range(_DEEPEST_CAUSE):
+        if cause is None:
+            break
+        if _try(partial(_status, cause), None) is not None:
+            return cause
+        cause = cause.__cause__
+    return error
 
 
 def _status(error: BaseException) -> int | None:
@@ -127,8 +148,8 @@ def _status(error: BaseException) -> int | None:
 def _code(error: BaseException) -> str:
     body = _read(error, "body")
     inner = _read(body, "error")
-    found = [_read(error, "code"), _read(inner, "code"), _read(inner, "type"), _read(body, "code")]
-    found += [_read(body, "type"), _read(error, "status")]
+    found = [_read(error, "code"), _read(error, "provider_error_code"), _read(inner, "code"), _read(inner, "type")]
+    found += [_read(body, "code"), _read(body, "type"), _read(error, "provider_error_type"), _read(error, "status")]
     found.append(_read(_read(_read(error, "response"), "Error"), "Code"))  # boto
     return next((value for value in found if isinstance(value, str) and value), "")
 
@@ -138,14 +159,16 @@ def _retry_after(error: BaseException) -> float | None:
         return _seconds(error.after)
     headers = _read(_read(error, "response"), "headers") or _read(error, "headers")
     get = getattr(headers, "get", None)
+    said = _read(error, "retry_after")
+    otherwise = _seconds(said) if isinstance(said, int | float) else None
     if not callable(get):
-        return None
+        return otherwise
     milliseconds = _try(lambda: _seconds(get("retry-after-ms")), None)
     if milliseconds is not None:
         return milliseconds / 1000
     value = get("retry-after") or get("Retry-After")
     if value is None:
-        return None
+        return otherwise
     seconds = _try(lambda: _seconds(value), None)
     if seconds is not None:
         return seconds

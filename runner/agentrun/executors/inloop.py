@@ -114,6 +114,8 @@ class InLoopExecutor:
 
 
 class _LoopLink:
+    awaits = True
+
     def __init__(self, sink: LogSink, channel: Channel) -> None:
         self.sink = sink
         self._channel: Channel | None = channel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentrun.executors.guardian import Guardian
@@ -13,13 +14,25 @@ if TYPE_CHECKING:
     from agentrun.job import Job
 
 
-def open_executor(job: Job, agent: Agent, *, guardian: Guardian | None, environ: Mapping[str, str]) -> Executor:
+def open_executor(
+    job: Job,
+    agent: Agent,
+    *,
+    guardian: Guardian | None,
+    environ: Mapping[str, str],
+    folder: Path | None = None,
+) -> Executor:
     """`environ` comes on top of the runner's own environment, in workers and programs; agents in the runner's
-    process see only what is in `os.environ`."""
+    process see only what is in `os.environ`. `folder` is the job's, for the socket of its programs; without one
+    that is in a temporary folder."""
+    if agent.kind == "command" and job.serve:
+        from agentrun.executors.serving import ServingExecutor
+
+        return ServingExecutor(job, agent, guardian=guardian, environ=environ)
     if agent.kind == "command":
         from agentrun.executors.commands import CommandExecutor
 
-        return CommandExecutor(job, agent, guardian=guardian, environ=environ)
+        return CommandExecutor(job, agent, guardian=guardian, environ=environ, folder=folder)
     if agent.isolation == "process":
         from agentrun.executors.processes import ProcessExecutor
 

@@ -5,7 +5,7 @@ The channel carries a few JSON messages from the attempt to the runner, each ans
     {"type": "log", "text": …}                              → {}
     {"type": "carry", "value": …}                           → {}
     {"type": "progress", "text": …}                         → {}
-    {"type": "step_get", "name": …}                         → {"n": 0, "found": true, "output": "…"} or without the output
+    {"type": "step_get", "name": …}                         → {"n": 0, "found": true, "output": "…"}, or without
     {"type": "step_put", "name": …, "n": 0, "output": "…"}  → {}, once it is on disk
     {"type": "ask", "question": …, "details": {…}}          → {"answer": {"yes": true, "text": …, …}} or {"park": true}
     {"type": "usage", "model": …, "input_tokens": …, "output_tokens": …, "cost": …, …} → {}

@@ -123,6 +123,8 @@ class _Worker:
 
 
 class _ThreadLink:
+    awaits = False
+
     def __init__(self, sink: LogSink, channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
         self.sink = sink
         self._channel: Channel | None = channel

@@ -94,6 +94,8 @@ def attempt_from(message: dict[str, Any]) -> Attempt:
 class Wire:
     """The worker's end of the socket; also the link of its attempts."""
 
+    awaits = False
+
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._lock = threading.Lock()

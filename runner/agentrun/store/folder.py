@@ -16,6 +16,7 @@ import orjson
 
 from agentrun.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from agentrun.errors import CheckpointError, DiskError
+from agentrun.message import is_run_id
 from agentrun.record import RecordError, check_record, decode_record, encode_record
 from agentrun.store.disk import (
     Disk,
@@ -28,9 +29,11 @@ from agentrun.store.disk import (
     sync_folder,
     temporary_name,
 )
+from agentrun.store.filed import checkpoint_from, copy_lines, filed_lines
+from agentrun.store.inbox import Inbox
 from agentrun.store.journal import PIECE_BYTES, JournalLines
 from agentrun.store.lock import Lock
-from agentrun.store.port import Entry, Loaded
+from agentrun.store.port import Entry, Loaded, Posted
 
 REDO_LIMIT_BYTES = 16 * 1024
 LOG_LIMIT_BYTES = 8 * 1024 * 1024
@@ -48,6 +51,7 @@ class FolderStore:
         self._disk = disk or Disk()
         self._redo_limit_bytes = redo_limit_bytes
         self._lock = Lock(folder / "lock", self._disk)
+        self._inbox = Inbox(folder, self._disk)
         self._state_path = folder / "state.json"
         self._seq: int | None = None
         self._run_id = ""
@@ -86,7 +90,7 @@ class FolderStore:
             if not (root / ".gitignore").exists():
                 replace_file(self._disk, root / ".gitignore", [b"*\n"])
             secure_folder(self._disk, self._folder)
-            for name in ("runs", "logs"):
+            for name in ("runs", "logs", "inbox", "work"):
                 if os.path.lexists(self._folder / name):
                     check_folder(self._folder / name)
             self._lock.acquire(wait_seconds=wait_seconds)
@@ -347,6 +351,24 @@ class FolderStore:
             self._journal_fd = None
         self._begin_fresh()
 
+    def reopen(self, run_id: str) -> Checkpoint | None:
+        summary = _read_json(self._folder / "runs" / f"{run_id}.json") if is_run_id(run_id) else None
+        filed = self._folder / "runs" / f"{run_id}.jsonl"
+        if summary is None or not (filed.exists() or summary.get("journal_length") == 0):
+            return None
+        if self._state_path.exists():
+            raise CheckpointError(f"{self._state_path}: is of an unfinished run; finish that one first")
+        self._begin_fresh()
+        try:
+            # No state.json names it before the first commit does: a crash leaves a stray file, which is pruned.
+            lines = filed_lines(filed, int(summary.get("journal_length", 0)))
+            length, seq = copy_lines(self._disk, lines, self._folder / self._journal_name)
+            self._sync_folder()
+        except OSError as error:
+            raise self._break(error) from error
+        self._seq, self._journal_length = seq, length
+        return checkpoint_from({**summary, "run_id": run_id}, seq=seq)
+
     def set_aside(self) -> str:
         """Move a state that cannot be read, and its journals, into runs/ under a name of its own."""
         from agentrun.clock import new_run_id
@@ -384,6 +406,18 @@ class FolderStore:
             is_old_spool = name.endswith(".spool") and name not in keep
             if is_old_journal or is_old_spool or is_temporary(name):
                 discard(self._disk, str(self._folder / name))
+        self._inbox.prune()
+
+    # ---- the inbox
+
+    def post(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        self._inbox.post(messages)
+
+    def inbox(self) -> list[Posted]:
+        return self._inbox.messages()
+
+    def drop(self, names: Iterable[str]) -> None:
+        self._inbox.drop(names)
 
     # ---- beside the run
 

@@ -11,8 +11,12 @@ from typing import Any
 
 from agentrun.checkpoint import Checkpoint
 from agentrun.errors import BusyError, CheckpointError
+from agentrun.message import decode_message, encode_message
 from agentrun.record import decode_record, encode_record
-from agentrun.store.port import Entry, Loaded
+from agentrun.store.filed import checkpoint_from, highest_seq
+from agentrun.store.port import Entry, Loaded, Posted
+
+JOURNALS_KEPT = 3
 
 
 class MemoryStore:
@@ -22,7 +26,12 @@ class MemoryStore:
         self._held = threading.Lock()
         self._checkpoint: Checkpoint | None = None
         self._records: list[bytes] = []
+        self._first_seq = 0
+        """Before the first commit of a run: the seq that it follows."""
         self._ended: list[dict[str, Any]] = []
+        self._filed: dict[str, list[bytes]] = {}
+        self._inbox: dict[str, bytes] = {}
+        self._posted = 0
         self.kept: dict[str, bytes] = {}
         self.notes: list[dict[str, Any]] = []
 
@@ -52,7 +61,7 @@ class MemoryStore:
 
     def load(self, *, accept_edits: bool = False) -> Loaded:
         if self._checkpoint is None:
-            self._records = []
+            self._records, self._first_seq = [], 0
             return Loaded()
         return Loaded(checkpoint=deepcopy(self._checkpoint))
 
@@ -65,10 +74,10 @@ class MemoryStore:
             yield decode_record(self._records[ref])
 
     def commit(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> list[int]:
-        stored = self._checkpoint.seq if self._checkpoint else 0
+        stored = self._checkpoint.seq if self._checkpoint else self._first_seq
         if checkpoint.seq != stored + 1:
             raise CheckpointError(f"seq {checkpoint.seq} does not follow the stored {stored}")
-        if self._checkpoint is None:
+        if self._checkpoint is None and not self._first_seq:
             self._records = []
         first = len(self._records)
         self._records += [encode_record(checkpoint.seq, entry.fields, entry.output) for entry in entries]
@@ -88,11 +97,13 @@ class MemoryStore:
     def finish(self, summary: Mapping[str, Any]) -> None:
         if all(one["run_id"] != summary["run_id"] for one in self._ended):
             self._ended.insert(0, dict(summary))
+            self._filed[summary["run_id"]] = list(self._records)
+            self._filed = {one["run_id"]: self._filed[one["run_id"]] for one in self._ended[:JOURNALS_KEPT]}
         # The records can be read until the next run begins, as those of a folder can.
-        self._checkpoint = None
+        self._checkpoint, self._first_seq = None, 0
 
     def set_aside(self) -> str:
-        self._checkpoint, self._records = None, []
+        self._checkpoint, self._records, self._first_seq = None, [], 0
         return ""
 
     def summaries(self) -> list[dict[str, Any]]:
@@ -107,6 +118,29 @@ class MemoryStore:
     def keep(self, name: str, chunks: Iterable[bytes]) -> None:
         self.kept[name] = b"".join(chunks)
 
+    def post(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        texts = [encode_message(message) for message in messages]
+        for text in texts:
+            self._posted += 1
+            self._inbox[f"{self._posted:020d}"] = text
+
+    def inbox(self) -> list[Posted]:
+        return [Posted(name, decode_message(text)) for name, text in list(self._inbox.items())]
+
+    def drop(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._inbox.pop(name, None)
+
+    def reopen(self, run_id: str) -> Checkpoint | None:
+        lines = self._filed.get(run_id)
+        if lines is None:
+            return None
+        self._records, self._first_seq = list(lines), highest_seq(lines)
+        ended = next(one for one in self._ended if one["run_id"] == run_id)
+        return checkpoint_from(ended, seq=self._first_seq)
+
     def clear(self) -> None:
-        self._checkpoint, self._records, self._ended = None, [], []
+        self._checkpoint, self._records, self._ended, self._first_seq = None, [], [], 0
+        self._filed.clear()
+        self._inbox.clear()
         self.kept.clear()

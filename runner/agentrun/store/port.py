@@ -39,6 +39,16 @@ class Holder:
     """What the processes of its launch carry in their environment."""
 
 
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """What lies in the inbox under `name`: a message, or something that is none."""
+
+    name: str
+    message: dict[str, Any] | None
+    problem: str = ""
+    """Why it is not a message."""
+
+
 class Store(Protocol):
     """The durable home of one job's runs, called from one thread at a time.
 
@@ -99,6 +109,34 @@ class Store(Protocol):
 
     def keep(self, name: str, chunks: Iterable[bytes]) -> None:
         """Keep a named side file (job.json, a spool) durably, replacing an older one."""
+        ...
+
+    def post(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Put these into the inbox, durably and in this order, for the runner to take in (agentrun/message.py).
+
+        Needs neither the lock nor a loaded run; the job must be known. An error breaks nothing, but some of them may
+        be there: posting again does no harm. One that is not a message raises MessageError, before any is posted.
+        """
+        ...
+
+    def inbox(self) -> list[Posted]:
+        """What was posted and not dropped, oldest first. Cheap to ask again and again."""
+        ...
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Take these out of the inbox, after the commit that takes them in; one that is gone already is fine.
+
+        A crash may bring them back: taking one in twice must do no harm. What is not a message is kept, out of sight.
+        """
+        ...
+
+    def reopen(self, run_id: str) -> Checkpoint | None:
+        """A new run that begins with the records of one that has ended; None if they are not kept any more.
+
+        For a store without a run (`load` found none, or `finish` ended it). `scan` and `read` then give those records;
+        the checkpoint is not committed: its seq is the highest among them, and `commit` takes the next. Until then
+        nothing names the copy. Damaged records raise CheckpointError.
+        """
         ...
 
     def release(self) -> None: ...

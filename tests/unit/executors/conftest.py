@@ -86,6 +86,7 @@ class Bench:
             "carry": None,
             "timeout_seconds": 30.0,
             "log_path": self.folder / "slot.log",
+            "work": self.folder / "work" / "k",
         }
         return Attempt(**{**values, **changes})
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agentrun.context import idempotency_key
-from agentrun.executors.commands import OUTPUT_LIMIT_BYTES
 from agentrun.executors.guardian import read_process
 from agentrun.executors.port import Outcome
+from agentrun.executors.programs import OUTPUT_LIMIT_BYTES
 from agentrun.failure import judge
 from agentrun.item import Item
 

@@ -1,0 +1,149 @@
+"""The runner's end of one attempt's channel: what the attempt says, and what it is answered.
+
+The messages are those of executors/port.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from agentrun.clock import now_text
+from agentrun.feed import Work
+from agentrun.jsontext import NotJson, decode, encode
+from agentrun.remembered import Recall
+from agentrun.store.port import Entry
+from agentrun.usage import add_usage, check_usage
+
+if TYPE_CHECKING:
+    from agentrun.standing import Run
+
+STEP_LIMIT_BYTES = 16 * 1024 * 1024
+QUESTION_LIMIT_BYTES = 1024 * 1024
+NAME_LIMIT_BYTES = 1024
+
+
+class Conversation:
+    """`keep` returns when a record is on disk, `log` writes to the item's log, `warn` is told of usage without a price.
+
+    After `close` nothing that is said counts any more.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        work: Work,
+        recall: Recall,
+        *,
+        keep: Callable[[Entry], Awaitable[None]],
+        log: Callable[[str], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        self._run = run
+        self._work = work
+        self._recall = recall
+        self._keep = keep
+        self._log = log
+        self._warn = warn
+        self._is_open = True
+        self.carry: Any = None
+        self.carry_set = False
+        self.question: dict[str, Any] | None = None
+        """What a person is to answer before the item can go on."""
+        self.usage: dict[str, Any] = {}
+        """Of this attempt alone."""
+
+    def close(self) -> None:
+        self._is_open = False
+
+    @property
+    def row(self) -> int:
+        return self._work.row
+
+    @property
+    def warning(self) -> str:
+        return self._recall.warning
+
+    async def answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        if not self._is_open:
+            return {"error": "this attempt is over"}
+        try:
+            kind = message.get("type")
+            if kind == "log":
+                self._log(str(message.get("text", "")))
+            elif kind == "carry":
+                self.carry, self.carry_set = message.get("value"), True
+            elif kind == "usage":
+                self._charge(message)
+            elif kind == "step_get":
+                return self._find_step(message)
+            elif kind == "step_put":
+                await self._keep_step(message)
+            elif kind == "ask":
+                return self._ask(message)
+            elif kind != "progress":
+                return {"error": f"this runner does not know messages of type {kind!r}"}
+        except (ValueError, NotJson) as error:
+            return {"error": str(error)}
+        return {}
+
+    # ---- steps
+
+    def _find_step(self, message: dict[str, Any]) -> dict[str, Any]:
+        name, warned = _name(message), self._recall.warning
+        n, output = self._recall.step(name)
+        if self._recall.warning and not warned:
+            self._log(f"[agentrun] {self._recall.warning}; steps are matched by name and occurrence")
+        return {"n": n, "found": False} if output is None else {"n": n, "found": True, "output": output}
+
+    async def _keep_step(self, message: dict[str, Any]) -> None:
+        name, n, output = _name(message), message.get("n"), message.get("output")
+        if not isinstance(n, int) or not isinstance(output, str):
+            raise ValueError(f"step_put of {name!r} needs n, which step_get gave, and output, which is JSON as text")
+        if len(output) > STEP_LIMIT_BYTES:
+            most = STEP_LIMIT_BYTES // 1024 // 1024
+            raise ValueError(f"step {name!r} returned over {most} MiB; keep it in a file in ctx.dir, return its name")
+        text = encode(decode(output.encode()), name=f"step {name!r}")
+        no = self._recall.keep(name, n, text.decode())
+        if no is None:
+            raise ValueError(f"step_put of {name!r} {n} does not follow a step_get of it")
+        seconds = message.get("seconds", 0.0)
+        seconds = round(float(seconds), 4) if isinstance(seconds, int | float) else 0.0
+        record = self._run.record_of_step(self._work, name=name, n=n, no=no, seconds=seconds, output=text)
+        await self._keep(record)
+
+    # ---- people
+
+    def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        text, details = message.get("question"), message.get("details") or {}
+        if not isinstance(text, str) or not text.strip() or not isinstance(details, dict):
+            raise ValueError("a question is text, and its details have names")
+        if len(encode({"text": text, "details": details}, name="the question")) > QUESTION_LIMIT_BYTES:
+            most = QUESTION_LIMIT_BYTES // 1024 // 1024
+            raise ValueError(f"the question {text[:60]!r} is over {most} MiB with its details; name a file instead")
+        answer = self._recall.answer(text)
+        if answer is not None:
+            return {"answer": answer}
+        if self.question is None:
+            number = self._recall.remembered.next_question
+            self.question = {"n": number, "text": text, "details": details, "at": now_text()}
+        return {"park": True}
+
+    # ---- money
+
+    def _charge(self, message: dict[str, Any]) -> None:
+        from agentrun.prices import price, why_no_price
+
+        used = check_usage(message)
+        used["cost"] = price(used)
+        if used["cost"] is None:
+            self._warn(why_no_price(used))
+        self.usage = add_usage(self.usage, used)
+        self._run.purse.charge(self._work.row, used)
+
+
+def _name(message: dict[str, Any]) -> str:
+    name = message.get("name")
+    if not isinstance(name, str) or not name or len(name.encode("utf-8", "surrogatepass")) > NAME_LIMIT_BYTES:
+        raise ValueError(f"a step's name is {str(name)[:60]!r}; it is text, of 1 to {NAME_LIMIT_BYTES} bytes")
+    return name

@@ -1,0 +1,79 @@
+"""A run made of records, as launches would have left it, for the commands that people talk to it with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from agentrun.opening import open_job
+from agentrun.sources.port import digest
+from agentrun.standing import new_checkpoint
+from agentrun.store.folder import FolderStore
+from agentrun.store.port import Entry
+
+AGENT = "def agent(item): return item.text\n"
+
+
+class Made:
+    """The job `drafts` over lines, in `base`. The lock is not held: nobody is at work."""
+
+    def __init__(self, base: Path, keys: list[str], **values: Any) -> None:
+        self.base = base
+        (base / "items.txt").write_text("".join(f"{key}\n" for key in keys))
+        (base / "agent.py").write_text(AGENT)
+        carry = "carry = true\n" if values.get("carry") else ""
+        text = f'name = "drafts"\nagent = "agent.py:agent"\n{carry}[items]\nlines = "items.txt"\n'
+        (base / "drafts.toml").write_text(text)
+        opened = open_job("drafts.toml", cwd=base, environ={})
+        self.job, self.folder, self.keys = opened.job, opened.folder, keys
+        self._job_json = opened.job_json
+        self.checkpoint = new_checkpoint(self.job)
+        self.checkpoint.context |= {"identity": self.job.identity(), "launches": 1, "agent": "v1"}
+        self.checkpoint.total = len(keys)
+
+    @property
+    def run_id(self) -> str:
+        return self.checkpoint.run_id
+
+    def commit(self, *entries: Entry, finish: bool = False) -> None:
+        store = FolderStore(self.folder)
+        store.lock()
+        try:
+            store.load()
+            self.checkpoint.seq += 1
+            store.commit(self.checkpoint, entries, flush=finish)
+            store.keep("job.json", [self._job_json])
+            if finish:
+                status = {"status": "finished", "total": len(self.keys), "counts": {}}
+                store.finish({"job": "drafts", "run_id": self.run_id, **status})
+        finally:
+            store.release()
+
+    def entry(self, key: str, kind: str = "done", output: Any = "an output", **fields: Any) -> Entry:
+        known: dict[str, Any] = {
+            "kind": kind,
+            "key": key,
+            "gen": 0,
+            "index": self.keys.index(key),
+            "hash": digest(key.encode()).hex()[:16],
+            "agent": "v1",
+            "launch": 1,
+            "at": 100.0,
+            "seconds": 2.0,
+            **fields,
+        }
+        return Entry(known, orjson.dumps(output) if kind in ("done", "step") else None)
+
+    def failed(self, key: str, message: str = "it is no good", **fields: Any) -> Entry:
+        error = {"origin": "exception", "message": message, "types": ["builtins.ValueError"]}
+        return self.entry(key, "failed", error=error, **fields)
+
+    def waiting(self, key: str, text: str = "Send this draft?", n: int = 1, **details: Any) -> Entry:
+        question = {"n": n, "text": text, "details": details, "at": "2026-05-04T22:03:11.042Z"}
+        return self.entry(key, "waiting", question=question)
+
+    def posted(self) -> list[dict[str, Any]]:
+        """The messages in the inbox, oldest first."""
+        return [orjson.loads(path.read_bytes()) for path in sorted(self.folder.glob("inbox/*.json"))]

@@ -1,0 +1,248 @@
+"""A server on loopback that speaks the chat completions of the OpenAI API, and misbehaves on demand.
+
+What it does is said in the prompt, by marks such as `<<429 after=2 times=1>>`: `times` is how many requests with
+the same text it concerns (all, without it). Marks: `401`, `403`, `404`, `429` (`after=` seconds), `500`, `quota429`,
+`quota400`, `slow` (`seconds=`), `cut` (the connection ends within the body), `malformed`, `length`, `filter`,
+`refusal`, `empty`, `nousage`, `echo` (the key is in an error). `key=…` in the prompt says whose request it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+_MARK = re.compile(r"<<([a-z0-9]+)((?: [a-z]+=[^\s>]+)*)>>")
+_KEY = re.compile(r"\bkey=(\S+)")
+_ERRORS: dict[str, tuple[int, str, str, str | None]] = {
+    "401": (401, "Incorrect API key provided.", "invalid_request_error", "invalid_api_key"),
+    "403": (403, "You may not use this.", "permission_error", None),
+    "404": (404, "The model `nope` does not exist.", "invalid_request_error", "model_not_found"),
+    "429": (429, "Rate limit reached.", "requests", "rate_limit_exceeded"),
+    "500": (500, "The server had an error.", "server_error", None),
+    "quota429": (429, "You exceeded your current quota.", "insufficient_quota", "insufficient_quota"),
+    "quota400": (400, "Your credit balance is too low.", "invalid_request_error", None),
+}
+"""By mark: the status, and what the error says: message, type and code."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request, as it came."""
+
+    at: float
+    number: int
+    """From 0 on, of all."""
+    again: int
+    """How many there were before it with the same text."""
+    text: str
+    """What the user's message says, without files."""
+    body: dict[str, Any]
+    authorization: str
+
+    @property
+    def key(self) -> str:
+        found = _KEY.search(self.text)
+        return found[1] if found else ""
+
+    @property
+    def system(self) -> str:
+        return "\n".join(one["content"] for one in self.body["messages"] if one["role"] in ("system", "developer"))
+
+    def parts(self, kind: str) -> list[dict[str, Any]]:
+        """The parts of the user's message of that kind, such as `image_url` or `file`."""
+        contents = [one["content"] for one in self.body["messages"] if one["role"] == "user"]
+        return [part for content in contents if isinstance(content, list) for part in content if part["type"] == kind]
+
+    def mark(self, name: str) -> dict[str, str] | None:
+        """The values of a mark that is in force for this request."""
+        for found, values in _MARK.findall(self.text):
+            given = dict(value.split("=", 1) for value in values.split())
+            if found == name and self.again < int(given.get("times", 1_000_000)):
+                return given
+        return None
+
+
+@dataclass
+class LlmServer:
+    answer: Callable[[Asked], str]
+    tokens: Callable[[Asked], tuple[int, int]]
+    """What a request uses, in and out."""
+    asked: list[Asked] = field(default_factory=list)
+    used: list[tuple[str, int, int]] = field(default_factory=list)
+    """Key, tokens in and tokens out of each request that was answered, whether or not somebody heard it."""
+    connections: set[tuple[str, int]] = field(default_factory=set)
+    url: str = ""
+    _texts: Counter[str] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _ended: threading.Event = field(default_factory=threading.Event)
+
+    def requests_of(self) -> Counter[str]:
+        return Counter(asked.key for asked in list(self.asked))
+
+    def cost(self, per_token_in: float, per_token_out: float) -> float:
+        """What all of it cost, at these prices."""
+        return sum(taken * per_token_in + given * per_token_out for _, taken, given in list(self.used))
+
+    def cost_of(self, per_token_in: float, per_token_out: float) -> dict[str, float]:
+        costs: dict[str, float] = {}
+        for key, taken, given in list(self.used):
+            costs[key] = costs.get(key, 0.0) + taken * per_token_in + given * per_token_out
+        return costs
+
+    def take(self, body: dict[str, Any], authorization: str) -> Asked:
+        text = "\n".join(_text_of(one["content"]) for one in body["messages"] if one["role"] == "user")
+        with self._lock:
+            asked = Asked(time.monotonic(), len(self.asked), self._texts[text], text, body, authorization)
+            self._texts[text] += 1
+            self.asked.append(asked)
+        return asked
+
+    def reply(self, asked: Asked) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and body. Waits where that is asked for, but not beyond the server's end."""
+        for name, (status, *said) in _ERRORS.items():
+            if (given := asked.mark(name)) is not None:
+                headers = {"Retry-After": given["after"]} if "after" in given else {}
+                return status, headers, _error(*said)
+        if asked.mark("echo") is not None:
+            told = f"Incorrect API key provided: {asked.authorization}"
+            return 400, {"X-Request": asked.authorization}, _error(told, asked.authorization, asked.authorization)
+        if (given := asked.mark("slow")) is not None:
+            self._ended.wait(float(given.get("seconds", 1)))
+        if asked.mark("malformed") is not None:
+            return 200, {}, b'{"id": "x", "choices": [{"mess'
+        return 200, {}, json.dumps(self._completion(asked)).encode()
+
+    def _completion(self, asked: Asked) -> dict[str, Any]:
+        finish = next((name for name in ("length", "filter") if asked.mark(name) is not None), "stop")
+        message: dict[str, Any] = {"role": "assistant", "content": self.answer(asked)}
+        if asked.mark("refusal") is not None:
+            message |= {"content": None, "refusal": "I will not."}
+        if asked.mark("empty") is not None:
+            message["content"] = ""
+        taken, given = self.tokens(asked)
+        with self._lock:
+            self.used.append((asked.key, taken, given))
+        completion: dict[str, Any] = {
+            "id": f"chatcmpl-{asked.number}",
+            "object": "chat.completion",
+            "created": 1_700_000_000,
+            "model": asked.body["model"],
+            "choices": [
+                {
+                    "index": 0,
+                    "message": message,
+                    "finish_reason": "content_filter" if finish == "filter" else finish,
+                }
+            ],
+        }
+        if asked.mark("nousage") is None:
+            completion["usage"] = {
+                "prompt_tokens": taken,
+                "completion_tokens": given,
+                "total_tokens": taken + given,
+                "prompt_tokens_details": {"cached_tokens": taken // 4},
+            }
+        return completion
+
+    def end(self) -> None:
+        self._ended.set()
+
+
+def _error(message: str | None, kind: str | None, code: str | None) -> bytes:
+    return json.dumps({"error": {"message": message, "type": kind, "code": code}}).encode()
+
+
+def _text_of(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in content if part["type"] == "text")
+
+
+def example_of(schema: dict[str, Any]) -> Any:
+    """The least that a schema of the simple kind describes."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    match schema.get("type"):
+        case "object":
+            return {name: example_of(inner) for name, inner in schema.get("properties", {}).items()}
+        case "array":
+            return [example_of(schema.get("items", {}))] * max(1, schema.get("minItems", 1))
+        case "integer" | "number":
+            return schema.get("minimum", 1)
+        case "boolean":
+            return True
+        case _:
+            return "text"
+
+
+def answer_simply(asked: Asked) -> str:
+    """What the schema describes, if the request has one; else the text in capitals."""
+    wanted = asked.body.get("response_format", {}).get("json_schema")
+    return json.dumps(example_of(wanted["schema"])) if wanted else asked.text.upper()
+
+
+def count_simply(asked: Asked) -> tuple[int, int]:
+    return len(asked.text) // 4 + 1, 10
+
+
+@contextmanager
+def serve(
+    answer: Callable[[Asked], str] = answer_simply, tokens: Callable[[Asked], tuple[int, int]] = count_simply
+) -> Iterator[LlmServer]:
+    """A server while the block runs; its `url` is what `base_url` wants."""
+    llm = LlmServer(answer, tokens)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            llm.connections.add((self.client_address[0], self.client_address[1]))
+            if self.path != "/v1/chat/completions":
+                self._send(404, {}, b'{"error": {"message": "no such path"}}', cut=False)
+                return
+            asked = llm.take(json.loads(body), self.headers.get("Authorization", ""))
+            status, headers, reply = llm.reply(asked)
+            self._send(status, headers, reply, cut=asked.mark("cut") is not None)
+
+        def _send(self, status: int, headers: dict[str, str], reply: bytes, *, cut: bool) -> None:
+            try:
+                self.send_response(status)
+                for name, value in {"Content-Type": "application/json", **headers}.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(reply)))
+                self.end_headers()
+                self.wfile.write(reply[: len(reply) // 2] if cut else reply)
+            except OSError:  # the client is gone
+                self.close_connection = True
+            self.close_connection = self.close_connection or cut
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 128
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """A client that was killed resets its connection."""
+
+    httpd = Server(("127.0.0.1", 0), Handler)
+    llm.url = f"http://127.0.0.1:{httpd.server_address[1]}/v1"
+    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield llm
+    finally:
+        llm.end()
+        httpd.shutdown()
+        httpd.server_close()
+        thread.join()

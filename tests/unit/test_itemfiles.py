@@ -1,0 +1,323 @@
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import socket
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agentrun.errors import DiskError, UsageError
+from agentrun.item import key_digest
+from agentrun.itemfiles import FILES_MOST, ItemFiles, ItemFilesError, files_folder
+from agentrun.keynames import folder_name
+from agentrun.store.disk import Disk
+from crash.disks import FaultyDisk, RecordingDisk
+from crash.model import Model, State, Told
+
+SHA_A = hashlib.sha256(b"a").hexdigest()
+
+
+class Place:
+    """A job's folder and an output, with one item's folder in it."""
+
+    def __init__(self, base: Path, disk: Disk | None = None) -> None:
+        self.folder, self.output = base / "job", base / "out" / "res.jsonl"
+        self.folder.mkdir(mode=0o700)
+        self.output.parent.mkdir()
+        self.files = ItemFiles(self.folder, disk)
+        self.work = self.files.work("k", 0)
+        (self.work / "out").mkdir(parents=True, mode=0o700)
+
+    def write(self, name: str, content: bytes) -> Path:
+        path = self.work / "out" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        return path
+
+    def publish(self, key: str = "k") -> list[dict[str, object]]:
+        return self.files.publish(self.work, self.output, key)
+
+    def published(self) -> dict[str, bytes]:
+        home = files_folder(self.output)
+        return {str(path.relative_to(home)): path.read_bytes() for path in home.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+class NoLinks(Disk):
+    """The results are on another file system."""
+
+    def link(self, source: str, target: str) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+
+def test_an_items_folder_is_its_keys_and_another_in_each_generation(tmp_path: Path) -> None:
+    files = ItemFiles(tmp_path)
+    assert files.work("a/../b", 0) == tmp_path / "work" / key_digest("a/../b").hex()
+    assert files.work("a", 2).name == f"{key_digest('a').hex()}-g2"
+    assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize("disk", [Disk(), NoLinks()], ids=["linked", "copied"])
+def test_files_are_published_beside_the_results_and_named_with_size_and_hash(tmp_path: Path, disk: Disk) -> None:
+    place = Place(tmp_path, disk)
+    place.write("b/c/d.bin", b"\x00" * 5)
+    place.write("a.txt", b"a")
+    assert place.publish() == [
+        {"path": "res.files/k/a.txt", "size": 1, "sha256": SHA_A},
+        {"path": "res.files/k/b/c/d.bin", "size": 5, "sha256": hashlib.sha256(b"\x00" * 5).hexdigest()},
+    ]
+    assert place.published() == {"k/a.txt": b"a", "k/b/c/d.bin": b"\x00" * 5}
+    # It is still the item's, in case the checkpoint does not come.
+    assert (place.work / "out" / "a.txt").read_bytes() == b"a"
+
+
+def test_where_nothing_was_left_nothing_is_made(place: Place) -> None:
+    (place.work / "out" / "empty").mkdir()
+    assert place.publish() == []
+    assert place.files.publish(place.files.work("never ran", 0), place.output, "never ran") == []
+    assert not files_folder(place.output).exists()
+
+
+def test_modes_are_those_of_results_whatever_the_attempt_made_them(place: Place) -> None:
+    for name, mode in (("x/secret", 0o000), ("x/tool", 0o777)):
+        os.chmod(place.write(name, b"a"), mode)
+    os.chmod(place.work / "out" / "x", 0o300)
+    before = os.umask(0o022)
+    try:
+        place.publish()
+    finally:
+        os.umask(before)
+    home = files_folder(place.output)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (home, *home.rglob("*"))}
+    assert modes == {"res.files": 0o755, "k": 0o755, "x": 0o755, "secret": 0o644, "tool": 0o644}
+
+
+def test_a_private_umask_keeps_them_private(place: Place) -> None:
+    place.write("a", b"a")
+    before = os.umask(0o077)
+    try:
+        place.publish()
+    finally:
+        os.umask(before)
+    home = files_folder(place.output)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (home, home / "k", home / "k" / "a")] == [0o700, 0o700, 0o600]
+
+
+def test_what_was_there_is_replaced_as_a_whole(place: Place) -> None:
+    place.write("old", b"1")
+    place.publish()
+    (place.work / "out" / "old").unlink()
+    place.write("new", b"2")
+    place.publish()
+    assert place.published() == {"k/new": b"2"}
+    assert os.listdir(files_folder(place.output)) == ["k"]
+
+
+def test_a_file_that_is_somebody_elses_too_is_copied(place: Place) -> None:
+    """Or what they do to it later would change the results."""
+    theirs = place.folder / "theirs"
+    theirs.write_bytes(b"before")
+    os.chmod(theirs, 0o600)
+    os.link(theirs, place.work / "out" / "a")
+    place.publish()
+    theirs.write_bytes(b"after")
+    assert place.published() == {"k/a": b"before"}
+    assert stat.S_IMODE(theirs.stat().st_mode) == 0o600
+
+
+def make_link(path: Path) -> None:
+    path.symlink_to("/etc/hostname")
+
+
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        at = os.getcwd()
+        os.chdir(path.parent)
+        try:
+            server.bind(path.name)
+        finally:
+            os.chdir(at)
+
+
+@pytest.mark.parametrize("make", [make_link, os.mkfifo, make_socket])
+def test_what_is_no_file_is_refused_by_name(place: Place, make: Callable[[Path], None]) -> None:
+    place.write("sub/good", b"a")
+    make(place.work / "out" / "sub" / "bad")
+    with pytest.raises(ItemFilesError, match=r"out/sub/bad: is (a symbolic link|no regular file)"):
+        place.publish()
+    assert not files_folder(place.output).exists()
+
+
+def test_a_name_that_no_result_could_hold_is_refused(place: Place) -> None:
+    (place.work / "out" / os.fsdecode(b"\xff")).write_bytes(b"")
+    with pytest.raises(ItemFilesError, match="is not UTF-8"):
+        place.publish()
+
+
+def test_too_many_files_and_too_deep_ones_are_refused(place: Place) -> None:
+    for number in range(FILES_MOST + 1):
+        place.write(f"{number}", b"")
+    with pytest.raises(ItemFilesError, match="more than 1,000 files"):
+        place.publish()
+    place.files.forget("k", 0)
+    place.write("/".join(["x" * 100] * 11), b"")
+    with pytest.raises(ItemFilesError, match="keep it flat"):
+        place.publish()
+
+
+@pytest.mark.parametrize("level", ["work", "item", "out"])
+def test_a_planted_link_is_not_followed(place: Place, tmp_path: Path, level: str) -> None:
+    planted = {"work": place.work.parent, "item": place.work, "out": place.work / "out"}[level]
+    elsewhere = tmp_path / "elsewhere"
+    planted.rename(elsewhere)
+    planted.symlink_to(elsewhere)
+    (elsewhere / "secret").write_bytes(b"")
+    with pytest.raises((UsageError, ItemFilesError), match="is not a folder"):
+        place.publish()
+    if level == "work":
+        with pytest.raises(UsageError, match="is not a folder"):
+            place.files.sweep(lambda digest: True)
+    else:
+        place.files.forget("k", 0)
+    assert (elsewhere / "secret").exists()
+
+
+def test_a_link_in_place_of_the_published_files_is_not_followed(place: Place, tmp_path: Path) -> None:
+    place.write("a", b"a")
+    (tmp_path / "elsewhere").mkdir()
+    files_folder(place.output).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match=r"res\.files: is not a folder"):
+        place.publish()
+
+
+def test_a_link_in_place_of_an_items_published_files_is_replaced_not_followed(place: Place, tmp_path: Path) -> None:
+    place.write("a", b"a")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "precious").write_bytes(b"")
+    files_folder(place.output).mkdir()
+    (files_folder(place.output) / "k").symlink_to(elsewhere)
+    place.publish()
+    assert place.published() == {"k/a": b"a"}
+    assert os.listdir(elsewhere) == ["precious"]
+
+
+def test_keys_that_are_no_names_get_a_readable_one(place: Place) -> None:
+    place.write("a", b"a")
+    (one,) = place.publish("../../docs/ü 1.txt")
+    assert one["path"] == f"res.files/{folder_name('../../docs/ü 1.txt')}/a"
+    assert (place.output.parent / str(one["path"])).read_bytes() == b"a"
+
+
+@pytest.mark.parametrize("key", ["a", "0001.txt", "A-b_c.d", "x" * 100])
+def test_a_plain_key_is_its_own_name(key: str) -> None:
+    assert folder_name(key) == key
+
+
+@pytest.mark.parametrize("key", ["", ".", "..", "a/b", "-x", ".x", "x" * 101, "a\n", "é", "\ud800", "a_b-0123abcd"])
+def test_any_other_key_has_its_digest_in_its_name(key: str) -> None:
+    name = folder_name(key)
+    assert name.endswith("-" + key_digest(key).hex()[:8]) and name != key
+    assert name.isascii() and name[0] not in ".-" and "/" not in name and len(name) <= 100
+
+
+def test_what_is_done_is_forgotten_with_the_generations_before(place: Place) -> None:
+    for generation in range(3):
+        (place.files.work("k", generation) / "dir" / "deep").mkdir(parents=True, exist_ok=True)
+    other = place.files.work("other", 0)
+    other.mkdir()
+    locked = place.files.work("k", 1) / "dir"
+    (locked / "deep" / "f").write_bytes(b"")
+    os.chmod(locked, 0o500)
+    place.files.forget("k", 2)
+    place.files.forget("never seen", 0)
+    assert os.listdir(place.folder / "work") == [other.name]
+
+
+def test_a_sweep_removes_the_folders_of_done_items_and_what_was_half_published(place: Place) -> None:
+    kept, stray = place.files.work("pending", 3), place.folder / "work" / "not-ours"
+    kept.mkdir()
+    stray.mkdir()
+    home = files_folder(place.output)
+    (home / ".k.0123456789ab.tmp").mkdir(parents=True)
+    (home / ".k.0123456789ab.tmp" / "f").write_bytes(b"")
+    (home / "k").mkdir()
+    place.files.sweep(lambda digest: digest == key_digest("k"), place.output)
+    assert sorted(os.listdir(place.folder / "work")) == sorted([kept.name, stray.name])
+    assert os.listdir(home) == ["k"]
+    ItemFiles(place.folder / "nowhere").sweep(lambda digest: True, place.folder / "nowhere" / "r.jsonl")
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace", "mkdir", "open"])
+def test_an_error_of_the_disk_is_told_and_leaves_the_items_files_as_they_were(tmp_path: Path, call: str) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    place = Place(tmp_path)
+    place.write("sub/a", b"a")
+    for n in range(1, 50):
+        files = ItemFiles(place.folder, FaultyDisk(call, n, full))  # type: ignore[arg-type]
+        try:
+            files.publish(place.work, place.output, "k")
+        except DiskError as error:
+            assert "the disk is full" in error.message
+            assert (place.work / "out" / "sub" / "a").read_bytes() == b"a"
+            assert place.published() in ({}, {"k/sub/a": b"a"})
+        else:
+            break
+    assert n > 1
+    assert place.published() == {"k/sub/a": b"a"}
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_after_a_power_cut_files_that_were_named_are_whole_and_others_whole_or_absent(
+    tmp_path: Path, links: bool
+) -> None:
+    class Recording(RecordingDisk):
+        def link(self, source: str, target: str) -> None:
+            if not links:
+                raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+            super().link(source, target)
+
+    place = Place(tmp_path)
+    state: State = {"job": None, "job/work": None, "out": None}
+    for generation in range(2):
+        for folder in ("", "/out", "/out/sub"):
+            item = place.files.work("k", generation)
+            state[str(item.relative_to(tmp_path)) + folder] = None
+            os.makedirs(f"{item}{folder}", exist_ok=True)
+    disk = Recording(tmp_path, Model.of(state))
+    files = ItemFiles(place.folder, disk)
+    for generation, content in enumerate((b"first", b"second")):
+        for name in ("a", "sub/b"):
+            # The agent's own writes: nobody has fsynced them.
+            fd = disk.open(str(files.work("k", generation) / "out" / name), os.O_WRONLY | os.O_CREAT)
+            disk.write(fd, content)
+            disk.close(fd)
+        files.publish(files.work("k", generation), place.output, "k")
+        disk.add(Told(frozenset({content.decode()})))
+        files.forget("k", generation)
+
+    model, seen, states = Model.of(state), set(), 0
+    for operation in disk.log:
+        model.apply(operation)
+        for after in [model.after_kill(), *model.after_power_cut()]:
+            found = [after.get(f"out/res.files/k/{name}") for name in ("a", "sub/b")]
+            states += 1
+            assert found in ([None, None], [b"first", b"first"], [b"second", b"second"]), after
+            # While the second is put in its place the first, which nothing names any more, may be gone.
+            if "second" in model.told:
+                assert found == [b"second", b"second"], after
+            elif model.told and not any("res.files/.k" in path for path in after):
+                assert found[0] is not None, after
+            seen.add(found[0])
+    assert seen == {None, b"first", b"second"}
+    assert states > 100

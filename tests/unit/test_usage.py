@@ -1,0 +1,328 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agentrun.usage import add_usage, check_usage, format_cost, format_tokens, read_usage
+
+# The providers' JSON, as their SDKs hold it in objects with the same names.
+CHAT = {
+    "object": "chat.completion",
+    "model": "gpt-5-mini-2025-08-07",
+    "choices": [],
+    "usage": {
+        "prompt_tokens": 100,
+        "completion_tokens": 10,
+        "total_tokens": 110,
+        "prompt_tokens_details": {"cached_tokens": 40, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 5},
+    },
+}
+RESPONSES = {
+    "object": "response",
+    "model": "gpt-5-mini",
+    "output": [],
+    "usage": {
+        "input_tokens": 100,
+        "input_tokens_details": {"cached_tokens": 40, "cache_write_tokens": 7},
+        "output_tokens": 10,
+        "output_tokens_details": {"reasoning_tokens": 4},
+        "total_tokens": 110,
+    },
+}
+EMBEDDING = {
+    "object": "list",
+    "model": "text-embedding-3-small",
+    "data": [],
+    "usage": {"prompt_tokens": 5, "total_tokens": 5},
+}
+ANTHROPIC = {
+    "type": "message",
+    "model": "claude-sonnet-4-5-20250929",
+    "content": [],
+    "usage": {
+        "input_tokens": 50,
+        "output_tokens": 7,
+        "cache_read_input_tokens": 1000,
+        "cache_creation_input_tokens": 200,
+        "cache_creation": {"ephemeral_5m_input_tokens": 80, "ephemeral_1h_input_tokens": 120},
+        "service_tier": "standard",
+    },
+}
+GOOGLE = {
+    "model_version": "gemini-2.5-flash",
+    "candidates": [],
+    "usage_metadata": {
+        "prompt_token_count": 100,
+        "candidates_token_count": 10,
+        "thoughts_token_count": 30,
+        "cached_content_token_count": 20,
+        "tool_use_prompt_token_count": 3,
+        "total_token_count": 143,
+    },
+}
+GOOGLE_JSON = {
+    "modelVersion": "gemini-2.5-flash",
+    "candidates": [],
+    "usageMetadata": {
+        "promptTokenCount": 100,
+        "candidatesTokenCount": 10,
+        "thoughtsTokenCount": 30,
+        "cachedContentTokenCount": 20,
+        "toolUsePromptTokenCount": 3,
+        "totalTokenCount": 143,
+    },
+}
+INTERACTION = {
+    "model": "gemini-2.5-flash",
+    "usage": {
+        "total_input_tokens": 100,
+        "total_output_tokens": 10,
+        "total_thought_tokens": 30,
+        "total_cached_tokens": 20,
+        "total_tool_use_tokens": 3,
+        "total_tokens": 143,
+    },
+}
+
+NONE_OF_IT = {"cache_read_tokens": 0, "cache_write_tokens": 0, "requests": 1, "cost": None}
+GEMINI = {
+    "provider": "google",
+    "model": "gemini-2.5-flash",
+    "input_tokens": 103,
+    "output_tokens": 40,
+    "cache_read_tokens": 20,
+}
+SAID: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (
+        CHAT,
+        {
+            "provider": "openai",
+            "model": "gpt-5-mini-2025-08-07",
+            "input_tokens": 100,
+            "output_tokens": 10,
+            "cache_read_tokens": 40,
+        },
+    ),
+    (
+        RESPONSES,
+        {
+            "provider": "openai",
+            "model": "gpt-5-mini",
+            "input_tokens": 100,
+            "output_tokens": 10,
+            "cache_read_tokens": 40,
+            "cache_write_tokens": 7,
+        },
+    ),
+    (EMBEDDING, {"provider": "openai", "model": "text-embedding-3-small", "input_tokens": 5, "output_tokens": 0}),
+    (
+        ANTHROPIC,
+        {
+            "provider": "anthropic",
+            "model": "claude-sonnet-4-5-20250929",
+            "input_tokens": 1250,
+            "output_tokens": 7,
+            "cache_read_tokens": 1000,
+            "cache_write_tokens": 200,
+            "cache_write_1h_tokens": 120,
+        },
+    ),
+    (GOOGLE, GEMINI),
+    (GOOGLE_JSON, GEMINI),
+    (INTERACTION, GEMINI),
+]
+
+
+def as_object(value: Any) -> Any:
+    if isinstance(value, dict):
+        return SimpleNamespace(**{name: as_object(one) for name, one in value.items()})
+    return value
+
+
+@pytest.mark.parametrize(("response", "said"), SAID, ids=["chat", "responses", "embed", "anthropic", "g", "json", "i"])
+def test_a_response_is_read_as_an_object_and_as_its_json(response: dict[str, Any], said: dict[str, Any]) -> None:
+    assert read_usage(response) == NONE_OF_IT | said
+    assert read_usage(as_object(response)) == NONE_OF_IT | said
+
+
+def test_usage_alone_is_read_without_a_model() -> None:
+    read = read_usage(as_object(ANTHROPIC).usage)
+    assert (read["model"], read["provider"], read["input_tokens"]) == (None, "anthropic", 1250)
+    assert read_usage(CHAT["usage"])["input_tokens"] == 100
+    assert read_usage({"input_tokens": 3, "output_tokens": 2})["provider"] is None
+
+
+def test_a_message_of_anthropic_without_a_cache_is_known_by_its_type() -> None:
+    read = read_usage({"type": "message", "model": "claude", "usage": {"input_tokens": 3, "output_tokens": 2}})
+    assert (read["provider"], read["input_tokens"]) == ("anthropic", 3)
+
+
+def test_counts_that_are_not_told_are_none() -> None:
+    chat = as_object({**CHAT, "usage": {**CHAT["usage"], "prompt_tokens_details": None}})  # type: ignore[dict-item]
+    assert read_usage(chat)["cache_read_tokens"] == 0
+    google = as_object({**GOOGLE, "usage_metadata": {"prompt_token_count": 4, "candidates_token_count": None}})
+    assert (read_usage(google)["input_tokens"], read_usage(google)["output_tokens"]) == (4, 0)
+
+
+def test_a_server_that_counts_cached_tokens_apart_is_believed() -> None:
+    usage = {"prompt_tokens": 10, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 90}}
+    assert read_usage({"model": "m", "usage": usage})["input_tokens"] == 100
+
+
+@dataclass
+class RunUsage:
+    """As pydantic-ai has it."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    requests: int = 0
+    unmeasured_requests: int = 0
+    cost: Decimal | None = None
+    details: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class CallableUsage(RunUsage):
+    """For a while it was both: an attribute, and a call that warns."""
+
+    def __call__(self) -> RunUsage:
+        raise DeprecationWarning("use .usage")
+
+
+class Result:
+    def __init__(self, usage: Any, model: str | None = "gpt-5-mini") -> None:
+        self.usage = usage
+        self._model = model
+
+    @property
+    def response(self) -> Any:
+        if self._model is None:
+            raise ValueError("No response found in the message history")
+        return SimpleNamespace(model_name=self._model, provider_name="openai", usage=RunUsage(1, 1, requests=1))
+
+
+RUN: dict[str, Any] = {"input_tokens": 60, "output_tokens": 5, "cache_read_tokens": 30, "requests": 3}
+
+
+@pytest.mark.parametrize(
+    "usage", [RunUsage(**RUN), CallableUsage(**RUN), lambda: RunUsage(**RUN)], ids=["attribute", "both", "method"]
+)
+def test_a_result_of_pydantic_ai_counts_the_whole_run(usage: Any) -> None:
+    assert read_usage(Result(usage)) == NONE_OF_IT | {
+        "provider": "openai",
+        "model": "gpt-5-mini",
+        "input_tokens": 60,
+        "output_tokens": 5,
+        "cache_read_tokens": 30,
+        "requests": 3,
+    }
+
+
+def test_what_pydantic_ai_has_priced_is_taken_over() -> None:
+    assert read_usage(Result(RunUsage(1, 1, requests=1, cost=Decimal("0.0125"))))["cost"] == 0.0125
+
+
+def test_a_run_without_a_response_has_no_model() -> None:
+    assert read_usage(Result(RunUsage(1, 1), None))["model"] is None
+
+
+def test_requests_that_came_back_without_usage_are_not_taken_for_free() -> None:
+    with pytest.raises(ValueError, match=r"1 of 3 requests in this .*Result came back without usage.*cost="):
+        read_usage(Result(RunUsage(9, 9, requests=3, unmeasured_requests=1)))
+
+
+@pytest.mark.parametrize("given", [{}, {"choices": []}, "text", None, 3, as_object({"usage": None, "model": "m"})])
+def test_what_has_no_usage_is_refused_with_what_would_do(given: Any) -> None:
+    with pytest.raises(ValueError, match=r"there is no usage in this .*input_tokens=, output_tokens=; or cost="):
+        read_usage(given)
+
+
+def test_what_was_given_is_named() -> None:
+    with pytest.raises(ValueError, match=r"this dict \(it has id, choices\)"):
+        read_usage({"id": 1, "choices": []})
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        ({}, "says neither tokens nor a cost"),
+        ({"model": "m"}, "says neither tokens nor a cost"),
+        ({"input_tokens": -1}, "input_tokens is -1; it is a whole number, 0 or more"),
+        ({"input_tokens": 1.5}, "input_tokens is 1.5"),
+        ({"input_tokens": True}, "input_tokens is True"),
+        ({"input_tokens": "12"}, "input_tokens is '12'"),
+        ({"output_tokens": 2**60}, "output_tokens is 1152921504606846976"),
+        ({"cost": 1, "requests": -2}, "requests is -2"),
+        ({"cost": float("nan")}, "cost is nan; it is US dollars"),
+        ({"cost": float("inf")}, "cost is inf"),
+        ({"cost": -0.01}, "cost is -0.01"),
+        ({"cost": "3"}, "cost is '3'"),
+        ({"cost": 1, "model": 3}, "model is 3; it is text"),
+        ({"input_tokens": 5, "cache_read_tokens": 4, "cache_write_tokens": 2}, "input_tokens is the total"),
+        ({"input_tokens": 5, "cache_write_tokens": 1, "cache_write_1h_tokens": 2}, "which it is a part of"),
+    ],
+)
+def test_a_message_that_makes_no_sense_is_refused(message: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        check_usage(message)
+    assert why in str(caught.value)
+
+
+def test_a_checked_message_has_every_field() -> None:
+    assert check_usage({"cost": 0}) == NONE_OF_IT | {
+        "model": None,
+        "provider": None,
+        "input_tokens": 0,
+        "output_tokens": 0,
+        "cost": 0.0,
+    }
+    assert check_usage({"input_tokens": 3, "type": "usage", "requests": 0})["requests"] == 0
+
+
+def test_sums_have_a_cost_if_one_part_has_and_stay_readable() -> None:
+    total: dict[str, Any] = {}
+    assert add_usage(total, {}) == {"input_tokens": 0, "output_tokens": 0, "requests": 0}
+    for _ in range(10):
+        total = add_usage(total, check_usage({"cost": 0.1, "input_tokens": 3}))
+    assert total == {"cost": 1.0, "input_tokens": 30, "output_tokens": 0, "requests": 10}
+    assert add_usage(total, {"input_tokens": 1, "cost": None})["cost"] == 1.0
+    assert add_usage({"cost": 0.0}, {}) == {"cost": 0.0, "input_tokens": 0, "output_tokens": 0, "requests": 0}
+
+
+@pytest.mark.parametrize(
+    ("cost", "shown"),
+    [
+        (0, "$0.00"),
+        (0.0312, "$0.0312"),
+        (0.03, "$0.03"),
+        (0.5, "$0.50"),
+        (0.1234, "$0.123"),
+        (0.000123456, "$0.000123"),
+        (0.0000001, "<$0.000001"),
+        (1.0, "$1.00"),
+        (12.345, "$12.35"),
+        (0.9999, "$1.00"),
+        (1234567.891, "$1,234,567.89"),
+    ],
+)
+def test_money_has_the_digits_that_say_something(cost: float, shown: str) -> None:
+    assert format_cost(cost) == shown
+
+
+def test_tokens_in_words() -> None:
+    assert format_tokens({"input_tokens": 12345, "output_tokens": 6}) == "12,345 tokens in, 6 out"
+
+
+def test_nothing_heavy_is_imported() -> None:
+    code = "import sys, agentrun.usage, agentrun.prices; print({'genai_prices', 'pydantic', 'httpx'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
