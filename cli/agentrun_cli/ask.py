@@ -9,7 +9,7 @@ from typing import Any
 from agentrun_cli.inside import WRONG, Left, as_text, new_parser, open_caller, read_file, write
 
 USAGE = "QUESTION [--detail NAME=VALUE]… [--details JSON|@FILE]"
-HELP = """Inside of a program: ask a person, and print the answer as JSON.
+HELP = """In a program: ask a person; prints the answer as JSON.
 
 The exit code is 0 for yes and 1 for no. Until there is an answer the item is parked: the program is ended, the
 others go on, and when somebody has answered the item is run again, up to here.

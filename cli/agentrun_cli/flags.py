@@ -224,8 +224,10 @@ def _check_rest(given: Mapping[str, Any], command: Sequence[str] | None) -> None
     from agentrun.errors import UsageError
 
     ref, rest, items = given.get("job"), given.get("rest") or [], given.get("items") or []
-    if command and ref is not None and Path(ref.rpartition(":")[0]).suffix == ".py":
-        raise UsageError(f"{ref}: an agent and a command after -- are both given; give one of them")
+    if ref is not None and Path(ref.rpartition(":")[0]).suffix == ".py":
+        other = "a command after --" if command else "a --prompt" if given.get("prompt") else ""
+        if other:
+            raise UsageError(f"{ref}: an agent and {other} are both given; give one of them")
     stray = [*rest]
     if command and items and ref is not None and Path(ref).suffix == Path(items[0]).suffix != ".toml":
         stray.insert(0, ref)

@@ -42,7 +42,7 @@ def end(known: KnownJob, what: str, *, go_on: bool = False, at_launch: bool = Fa
         say(f"{what}; the runner at work (pid {holder.pid}) takes it in within 2 s")
     elif holder is not None:
         say(f"{what}; it begins with the next launch, when the runner at work (pid {holder.pid}) has ended")
-    elif go_on:
+    elif go_on and how_to_go_on(known).startswith("agentrun "):
         say(what)
         raise typer.Exit(_launch(known))
     else:

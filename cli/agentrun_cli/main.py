@@ -12,15 +12,20 @@ from typing import Annotated, NoReturn, TextIO
 import typer
 
 from agentrun_cli import ask, console, inside, step, usage
+from agentrun_cli.answer import answer
 from agentrun_cli.clear import clear
+from agentrun_cli.edit import edit
 from agentrun_cli.failures import failures
 from agentrun_cli.init import init
 from agentrun_cli.items import items
 from agentrun_cli.log import log
 from agentrun_cli.loop import leave
+from agentrun_cli.redo import redo
 from agentrun_cli.results import results
 from agentrun_cli.resume import resume
+from agentrun_cli.review import review
 from agentrun_cli.show import show
+from agentrun_cli.skip import skip
 from agentrun_cli.start import start
 from agentrun_cli.status import status
 from agentrun_cli.stop import stop
@@ -34,8 +39,8 @@ Exit codes, where several apply the first of 74, 65, signals, 75, 4, 1, 3:
     1  ran to the end, and more items failed than allowed; can be resumed
     2  the command line or the job is wrong; nothing was run
     3  waiting for a person; nothing else is left to do
-    4  stopped by a limit (failures in a row, --limit), or by what a person
-       must mend
+    4  stopped by a limit (budget, failures in a row, --limit), or by what a
+       person must mend
    65  the checkpoint is damaged, edited, or from a newer version
    74  the disk failed or is full
    75  try again later: another runner has the job, the provider's quota is
@@ -63,6 +68,11 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "log": log,
     "failures": failures,
     "results": results,
+    "review": review,
+    "answer": answer,
+    "redo": redo,
+    "edit": edit,
+    "skip": skip,
     "clear": clear,
     "init": init,
 }

@@ -66,7 +66,7 @@ def _step_lines(step: dict[str, Any], *, full: bool) -> Iterator[str]:
         what = f"{'approved' if said.get('yes') else 'refused'} by {clean(said.get('by', ''))}{words}"
     else:
         label = f"step {clean(step.get('name', ''), limit=100)}:"
-        what = clean(shown_value(step.get("output")), limit=STEP_CHARACTERS)
+        what = clean(shown_value(step.get("output")).strip(), limit=STEP_CHARACTERS)
         if full:
             yield "  " + coloured(label, "dim", sys.stdout)
             for line in clean_text(shown_value(step.get("output"))).split("\n"):

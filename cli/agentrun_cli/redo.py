@@ -42,7 +42,7 @@ def redo(
     from agentrun.errors import UsageError
     from agentrun.posting import redo_message, run_of
     from agentrun_cli.choosing import choose_views, open_items, open_known
-    from agentrun_cli.console import say
+    from agentrun_cli.console import counted, say
 
     named = bool(items or index)
     if named == (failed or cause is not None or agent_version is not None or first is not None):
@@ -63,7 +63,8 @@ def redo(
     done = sum(view.state == "done" for view in views)
     if done:
         one = "a finished result" if done == 1 else f"{done:,} finished results"
-        say(f"{known.folder.name}: {handing_in.are(len(views), 'item')} to be run again, which gives up {one}")
+        of = f", for {counted(len(views), 'item')} to be run again" if len(views) > 1 else ""
+        say(f"{known.folder.name}: this gives up {one}{of}")
         if not named:
             handing_in.confirm(known, "go ahead?", yes=yes)
     handing_in.hand_in(known, [redo_message(view, run_id, keep_before=steps, now=now, by=who) for view in views])

@@ -30,7 +30,7 @@ def skip(
     """
     from agentrun.errors import UsageError
     from agentrun.posting import run_of, skip_message
-    from agentrun_cli.choosing import choose_views, is_of_cause, open_items, open_known
+    from agentrun_cli.choosing import choose_views, is_of_cause, open_items, open_known, words_for
 
     named = bool(items or index)
     if named == (failed or cause is not None):
@@ -45,7 +45,8 @@ def skip(
             views = [view for view in listing.items({"failed"}) if cause is None or is_of_cause(view, cause)]
         for view in views:
             if view.state in ("done", "skipped"):
-                again = "it has a result; to give that up: agentrun redo" if view.state == "done" else "nothing to do"
+                command = f"agentrun redo {known.name} {words_for(view.key, view.index)}"
+                again = f"it has a result; to give that up: {command}" if view.state == "done" else "nothing to do"
                 raise UsageError(f"{known.folder.name}: {view.key} is {view.state}; {again}")
         messages = [skip_message(view, run_id, reason=reason, by=who) for view in views]
     if not messages:

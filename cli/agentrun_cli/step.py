@@ -11,7 +11,7 @@ from typing import Any
 from agentrun_cli.inside import FOR_GOOD, WRONG, Left, as_text, open_caller, write
 
 USAGE = "NAME -- COMMAND…"
-HELP = """Inside of a program: run a command once, and remember what it prints.
+HELP = """In a program: remember what a command prints.
 
 If this item has done the step NAME before, its output is printed and COMMAND is not run: after a crash, a retry or
 a pause. Else COMMAND is run; if it ends with 0, its output is printed once it is on disk. If not, nothing is

@@ -8,9 +8,10 @@ from typing import Any
 from agentrun_cli.inside import WRONG, Left, new_parser, open_caller, read_file
 
 USAGE = "[--model M] [--input-tokens N] [--output-tokens N] [--cost X] [--response FILE|-] …"
-HELP = """Inside of a program: report what a call of a model used; it counts for the item and for the budget.
+HELP = """In a program: report what a call of a model used.
 
-Give what you know; without --cost, the price is looked up by the model. --cost 0 says that it was free.
+It counts for the item and for the budget. Give what you know; without --cost, the price is looked up by the model.
+--cost 0 says that it was free.
 
 \b
   --model M                the model's name, as the provider calls it

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from agentrun.committer import Committer, Unit
+from agentrun.committer import Unit
 from agentrun.conversation import Conversation
 from agentrun.events import Retrying, Watcher
 from agentrun.executors.port import Attempt, Executor, Outcome
@@ -19,7 +20,8 @@ from agentrun.itemfiles import ItemFiles, ItemFilesError
 from agentrun.itemlogs import ItemLogs
 from agentrun.job import Job
 from agentrun.pace import Pace
-from agentrun.remembered import Recall, Remembered
+from agentrun.remembered import Remembered
+from agentrun.store.port import Entry
 
 if TYPE_CHECKING:
     from agentrun.standing import Run
@@ -58,7 +60,10 @@ class _Stopping(Exception):
 
 
 class Attempts:
-    """Runs the attempts of items. The first goes without tenacity; what follows a failure goes by it."""
+    """Runs the attempts of items. The first goes without tenacity; what follows a failure goes by it.
+
+    `commit` returns when a step is on disk, `recall` gives the records of the steps at some refs.
+    """
 
     def __init__(
         self,
@@ -67,22 +72,22 @@ class Attempts:
         *,
         run: Run,
         launch: int,
-        committer: Committer,
+        commit: Callable[[Unit], Awaitable[None]],
+        recall: Callable[[Sequence[int]], Awaitable[Sequence[Mapping[str, Any]]]],
         logs: ItemLogs,
         files: ItemFiles,
         watcher: Watcher,
-        read: Callable[[Sequence[int]], Iterable[Mapping[str, Any]]],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._executor = executor
         self._job = job
-        self._run = run
+        self.run = run
         self._launch = launch
-        self._committer = committer
+        self._commit = commit
+        self._recall = recall
         self._logs = logs
         self._files = files
         self._watcher = watcher
-        self._read = read
         self._sleep = sleep
         self.unpriced = ""
         """Why a usage that was reported cannot count towards the budget."""
@@ -95,23 +100,16 @@ class Attempts:
 
     async def settle(self, slot: int, work: Work, *, generation: int, carry: Any) -> Ended:
         """Attempt the item until it is settled, or is to go back. Cancelling ends the attempt under way."""
-        remembered = Remembered()
-        if refs := self._run.ledger.steps.get(work.row):
-            remembered = Remembered.of(await self._committer.do(lambda: list(self._read(refs))))
-        if before := self._run.ledger.usages.get(work.row):
-            self._run.purse.begin(work.row, before)
-
-        async def attempt(number: int, before: list[dict[str, Any]]) -> Ended:
-            return await self._try(slot, work, generation, carry, number, before, Recall(remembered))
-
-        first = await attempt(1, [])
+        if before := self.run.ledger.usages.get(work.row):
+            self.run.purse.begin(work.row, before)
+        first = await self._try(slot, work, generation, carry, 1, [])
         if not self._is_tried_again(first):
             return first
-        return await self._retry(first, work, attempt)
+        return await self._retry(first, work, partial(self._try, slot, work, generation, carry))
 
     async def forget_files(self, work: Work) -> None:
         """The item is done, and that is on disk: its scratch is no longer needed."""
-        await asyncio.to_thread(self._files.forget, work.item.key, self._run.ledger.generation(work.row))
+        await asyncio.to_thread(self._files.forget, work.item.key, self.run.ledger.generation(work.row))
 
     async def _retry(
         self, first: Ended, work: Work, attempt: Callable[[int, list[dict[str, Any]]], Awaitable[Ended]]
@@ -124,7 +122,7 @@ class Attempts:
         async def again(number: int) -> Ended:
             nonlocal last
             if number > 1:
-                if why := self._run.purse.refusal(again=work.row):
+                if why := self.run.purse.refusal(again=work.row):
                     raise _Stopping(why)
                 last = await attempt(number, last.tries)
             if self._is_tried_again(last):
@@ -186,9 +184,10 @@ class Attempts:
         carry: Any,
         number: int,
         before: list[dict[str, Any]],
-        recall: Recall,
     ) -> Ended:
-        job, key = self._job, work.item.key
+        job, key, remembered = self._job, work.item.key, None
+        if refs := self.run.ledger.steps.get(work.row):
+            remembered = Remembered.of(await self._recall(refs))
         if self._pace is not None:
             await self._pace.wait()
         attempt = Attempt(
@@ -196,21 +195,14 @@ class Attempts:
             generation=generation,
             launch=self._launch,
             number=number,
-            run_id=self._run.run_id,
+            run_id=self.run.run_id,
             params=job.params,
             carry=carry,
             timeout_seconds=job.timeout_seconds,
             log_path=self._logs.slot_path(slot),
             work=self._files.work(key, generation),
         )
-        conversation = Conversation(
-            self._run,
-            work,
-            recall,
-            keep=lambda entry: self._committer.commit(Unit(work.row, None, entry)),
-            log=lambda text: self._logs.append(slot, text),
-            warn=self._miss_price,
-        )
+        conversation = Conversation(self, slot, work, remembered)
         at, began = time.time(), time.monotonic()
         try:
             outcome = await self._executor.run(attempt, conversation.answer)
@@ -233,8 +225,18 @@ class Attempts:
         ended.tries = [*before, tried]
         return ended
 
-    def _miss_price(self, why: str) -> None:
+    # ---- for its conversations
+
+    async def keep(self, work: Work, record: Entry) -> None:
+        await self._commit(Unit(work.row, None, record))
+
+    def log(self, slot: int, text: str) -> None:
+        self._logs.append(slot, text)
+
+    def miss_price(self, why: str) -> None:
         self.unpriced = self.unpriced or why
+
+    # ---- how an attempt ended
 
     def _take(self, outcome: Outcome, ended: Ended, conversation: Conversation) -> None:
         ended.failure = outcome.failure
@@ -254,7 +256,7 @@ class Attempts:
             verdict = ended.judgement.verdict
             ended.kind = "back" if verdict == "everyone" else "skipped" if verdict == "skip" else "failed"
             if failure.origin in ("timeout", "lost") and not conversation.usage:
-                self._run.purse.charge_unknown(conversation.row)
+                self.run.purse.charge_unknown(conversation.work.row)
         if conversation.warning:
             ended.details["warning"] = conversation.warning
 
@@ -262,7 +264,7 @@ class Attempts:
         """What the attempt left in `out` is in its place, and on disk, before the checkpoint that names it."""
         ended.made_files = True
         try:
-            files = await asyncio.to_thread(self._files.publish, folder, self._run.output, work.item.key)
+            files = await asyncio.to_thread(self._files.publish, folder, self.run.output, work.item.key)
         except ItemFilesError as error:
             failure = Failure("output", str(error))
             ended.kind, ended.output, ended.failure, ended.judgement = "failed", None, failure, judge(failure)

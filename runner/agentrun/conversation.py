@@ -5,13 +5,12 @@ The messages are those of executors/port.py.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agentrun.clock import now_text
 from agentrun.feed import Work
 from agentrun.jsontext import NotJson, decode, encode
-from agentrun.remembered import Recall
+from agentrun.remembered import Recall, Remembered
 from agentrun.store.port import Entry
 from agentrun.usage import add_usage, check_usage
 
@@ -23,46 +22,54 @@ QUESTION_LIMIT_BYTES = 1024 * 1024
 NAME_LIMIT_BYTES = 1024
 
 
+class Host(Protocol):
+    """What the conversations of a launch have in common."""
+
+    run: Run
+
+    async def keep(self, work: Work, record: Entry) -> None:
+        """Return when the record is on disk."""
+
+    def log(self, slot: int, text: str) -> None:
+        """Into the item's log."""
+
+    def miss_price(self, why: str) -> None:
+        """Something was used of which nobody knows the price."""
+
+
 class Conversation:
-    """`keep` returns when a record is on disk, `log` writes to the item's log, `warn` is told of usage without a price.
+    """One attempt's. After `close` nothing that is said counts any more. Most attempts say nothing."""
 
-    After `close` nothing that is said counts any more.
-    """
+    __slots__ = (
+        "_host", "_is_open", "_recall", "_remembered", "_slot", "carry", "carry_set", "question", "usage", "work",
+    )  # fmt: skip
 
-    def __init__(
-        self,
-        run: Run,
-        work: Work,
-        recall: Recall,
-        *,
-        keep: Callable[[Entry], Awaitable[None]],
-        log: Callable[[str], None],
-        warn: Callable[[str], None],
-    ) -> None:
-        self._run = run
-        self._work = work
-        self._recall = recall
-        self._keep = keep
-        self._log = log
-        self._warn = warn
+    def __init__(self, host: Host, slot: int, work: Work, remembered: Remembered | None) -> None:
+        self._host = host
+        self._slot = slot
+        self._remembered = remembered
+        self._recall: Recall | None = None
         self._is_open = True
+        self.work = work
         self.carry: Any = None
         self.carry_set = False
         self.question: dict[str, Any] | None = None
         """What a person is to answer before the item can go on."""
-        self.usage: dict[str, Any] = {}
-        """Of this attempt alone."""
+        self.usage: dict[str, Any] | None = None
+        """Of this attempt alone, where it said so."""
 
     def close(self) -> None:
         self._is_open = False
 
     @property
-    def row(self) -> int:
-        return self._work.row
+    def recall(self) -> Recall:
+        if self._recall is None:
+            self._recall = Recall(self._remembered or Remembered())
+        return self._recall
 
     @property
     def warning(self) -> str:
-        return self._recall.warning
+        return self._recall.warning if self._recall is not None else ""
 
     async def answer(self, message: dict[str, Any]) -> dict[str, Any]:
         if not self._is_open:
@@ -70,7 +77,7 @@ class Conversation:
         try:
             kind = message.get("type")
             if kind == "log":
-                self._log(str(message.get("text", "")))
+                self._host.log(self._slot, str(message.get("text", "")))
             elif kind == "carry":
                 self.carry, self.carry_set = message.get("value"), True
             elif kind == "usage":
@@ -90,10 +97,10 @@ class Conversation:
     # ---- steps
 
     def _find_step(self, message: dict[str, Any]) -> dict[str, Any]:
-        name, warned = _name(message), self._recall.warning
-        n, output = self._recall.step(name)
-        if self._recall.warning and not warned:
-            self._log(f"[agentrun] {self._recall.warning}; steps are matched by name and occurrence")
+        name, warned = _name(message), self.recall.warning
+        n, output = self.recall.step(name)
+        if self.recall.warning and not warned:
+            self._host.log(self._slot, f"[agentrun] {self.recall.warning}; steps are matched by name and occurrence")
         return {"n": n, "found": False} if output is None else {"n": n, "found": True, "output": output}
 
     async def _keep_step(self, message: dict[str, Any]) -> None:
@@ -104,13 +111,13 @@ class Conversation:
             most = STEP_LIMIT_BYTES // 1024 // 1024
             raise ValueError(f"step {name!r} returned over {most} MiB; keep it in a file in ctx.dir, return its name")
         text = encode(decode(output.encode()), name=f"step {name!r}")
-        no = self._recall.keep(name, n, text.decode())
+        no = self.recall.keep(name, n, text.decode())
         if no is None:
             raise ValueError(f"step_put of {name!r} {n} does not follow a step_get of it")
         seconds = message.get("seconds", 0.0)
         seconds = round(float(seconds), 4) if isinstance(seconds, int | float) else 0.0
-        record = self._run.record_of_step(self._work, name=name, n=n, no=no, seconds=seconds, output=text)
-        await self._keep(record)
+        record = self._host.run.record_of_step(self.work, name=name, n=n, no=no, seconds=seconds, output=text)
+        await self._host.keep(self.work, record)
 
     # ---- people
 
@@ -121,11 +128,11 @@ class Conversation:
         if len(encode({"text": text, "details": details}, name="the question")) > QUESTION_LIMIT_BYTES:
             most = QUESTION_LIMIT_BYTES // 1024 // 1024
             raise ValueError(f"the question {text[:60]!r} is over {most} MiB with its details; name a file instead")
-        answer = self._recall.answer(text)
+        answer = self.recall.answer(text)
         if answer is not None:
             return {"answer": answer}
         if self.question is None:
-            number = self._recall.remembered.next_question
+            number = self.recall.remembered.next_question
             self.question = {"n": number, "text": text, "details": details, "at": now_text()}
         return {"park": True}
 
@@ -137,9 +144,9 @@ class Conversation:
         used = check_usage(message)
         used["cost"] = price(used)
         if used["cost"] is None:
-            self._warn(why_no_price(used))
-        self.usage = add_usage(self.usage, used)
-        self._run.purse.charge(self._work.row, used)
+            self._host.miss_price(why_no_price(used))
+        self.usage = add_usage(self.usage or {}, used)
+        self._host.run.purse.charge(self.work.row, used)
 
 
 def _name(message: dict[str, Any]) -> str:

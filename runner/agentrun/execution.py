@@ -74,7 +74,7 @@ async def execute(
         guardian = Guardian.start(store.lock_fd, store.mark)
         watching = asyncio.ensure_future(guardian.watch())
         try:
-            executor = open_executor(job, agent, guardian=guardian, environ=environ or {})
+            executor = open_executor(job, agent, guardian=guardian, environ=environ or {}, folder=store.folder)
             with capture_prints():
                 try:
                     return await launch.work(executor)

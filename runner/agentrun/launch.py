@@ -206,11 +206,11 @@ class Launch:
             job,
             run=run,
             launch=run.launch + 1,
-            committer=committer,
+            commit=committer.commit,
+            recall=lambda refs: committer.do(lambda: list(self._store.read(refs))),
             logs=self._logs,
             files=self._files,
             watcher=self._watcher,
-            read=self._store.read,
             sleep=self._sleep,
         )
         slots = self._slots = Slots(run, attempts, committer, watcher=self._watcher, limit=self._options.limit)
@@ -277,7 +277,7 @@ class Launch:
             await committer.commit(Unit(row, -1, run.record_of_death(row, key)))
         await self._commit_taken(run.taken, committer, are_counted=True)
         self._compact()
-        self._files.sweep(self._is_done)
+        self._files.sweep(self._is_done, run.output)
         if not is_quiet:
             self._open(slots)
             await committer.commit_bare()

@@ -191,11 +191,13 @@ def bucket_of(ledger: Ledger, row: int, tries_again: Callable[[int], bool]) -> s
     return {PENDING: "run", WAITING: "waiting"}.get(state, "kept")
 
 
-def recount(plan: Plan, before: str, after: str) -> None:
+def recount(plan: Plan, key: str, before: str, after: str) -> None:
     """An item stands otherwise than when it was listed."""
     if before != after:
         setattr(plan, before, getattr(plan, before) - 1)
-        setattr(plan, after, getattr(plan, after) + 1)
+        if key in (examples := plan.examples.get(before, [])):
+            examples.remove(key)
+        plan.note(after, key)
 
 
 def too_much_gone(plan: Plan, *, accepted: int) -> bool:

@@ -68,9 +68,9 @@ def why_not_waiting(view: ItemView) -> str:
     more = {
         "pending": "; it is run by the next launch, or has its answer already",
         "running": "; it may ask when it gets there",
-        "failed": "; begin it anew with: agentrun redo",
-        "done": "; begin it anew with: agentrun redo",
-        "skipped": "; begin it anew with: agentrun redo",
+        "failed": "; redo begins it anew",
+        "done": "; redo begins it anew",
+        "skipped": "; redo begins it anew",
     }
     return f"is {view.state}, not waiting for an answer{more.get(view.state, '')}"
 

@@ -48,10 +48,11 @@ class Purse:
     _spent: dict[int, dict[str, Any]] = field(default_factory=dict)
     """By row, of items in flight (without a budget, of those that used anything): what, in this generation."""
 
-    @property
-    def limits(self) -> list[tuple[_Measure, float]]:
+    limits: tuple[tuple[_Measure, float], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
         found = ((DOLLARS, self.budget), (TOKENS, self.token_budget))
-        return [(measure, limit) for measure, limit in found if limit is not None]
+        self.limits = tuple((measure, limit) for measure, limit in found if limit is not None)
 
     # ---- spending
 

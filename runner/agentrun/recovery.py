@@ -12,6 +12,7 @@ from agentrun.checkpoint import Checkpoint
 from agentrun.errors import ItemsError, PlanError
 from agentrun.intake import Taken, forget, look_up, mark_edits, take
 from agentrun.item import key_digest
+from agentrun.itemfiles import files_folder
 from agentrun.job import STANDARD_INPUT, Job
 from agentrun.ledger import PENDING, Ledger
 from agentrun.plan import (
@@ -80,6 +81,8 @@ def recover(
     plan.examples["gone"] = [record["key"] for record in store.read(plan.gone_refs)]
     check_plan(plan, source, accepted=checkpoint.context.get("gone", 0), allow_gone=options.allow_gone)
     run = Run(job, agent, checkpoint, resumed, ledger, plan)
+    if checkpoint.context.get("from_run") and not checkpoint.context["launches"]:
+        run.notes.append(f"a new run, which begins with the results of {checkpoint.context['from_run']}")
     if resumed:
         _take_in(store, run, posted, chain, tries_again, forget_steps=options.forget_steps)
     if job.carry:
@@ -123,7 +126,7 @@ def _take_in(
         fields = one.entries[0].fields
         before = bucket_of(run.ledger, one.row, tries_again)
         run.count(one.row, fields)
-        recount(run.plan, before, bucket_of(run.ledger, one.row, tries_again))
+        recount(run.plan, fields["key"], before, bucket_of(run.ledger, one.row, tries_again))
         if run.job.carry and one.kind not in BESIDE:
             # What follows an edited carry is run again.
             chain.note(one.row, {"as": -1, **fields})
@@ -149,7 +152,8 @@ def open_items(
         return None
     when = {"run_id": checkpoint.run_id, "date": checkpoint.context["date"]}
     earlier = [Path(output["path"]) for one in ended if isinstance(output := one.get("output"), dict)]
-    own = [job.output_path(**when), job.partial_path(**when), *earlier]
+    own = [job.output_path(**when), *earlier]
+    own += [job.partial_path(**when), *map(files_folder, own)]
     return open_source(job.items, job.base, exclude=[folder, *own], spool=folder / spool if spool else None)
 
 
@@ -159,7 +163,12 @@ def check_run_output(job: Job, checkpoint: Checkpoint, *, ended: Sequence[Mappin
     output = job.output_path(run_id=checkpoint.run_id, date=context["date"])
     # Renamed into place by a launch that died before its summary could say so.
     is_own = context.get("completing") == str(output)
-    check_output(output, ended=ended, overwrite=options.overwrite or bool(context.get("overwrite")) or is_own)
+    check_output(
+        output,
+        ended=ended,
+        overwrite=options.overwrite or bool(context.get("overwrite")) or is_own,
+        is_first_launch=checkpoint.seq == 0 and not options.fresh,
+    )
 
 
 def check_same_job(job: Job, found: Checkpoint) -> None:

@@ -12,7 +12,6 @@ from agentrun.errors import AgentError
 from agentrun.executors.calls import close_agent, perform, perform_async
 from agentrun.executors.facts import user_traceback
 from agentrun.executors.port import Attempt, Outcome
-from agentrun.failure import Failure
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from agentrun.agents import Agent
     from agentrun.item import Item
     from agentrun.job import Job
+    from agentrun.rehearsal import Rehearsal
 
 
 class Trial:
@@ -35,11 +35,16 @@ class Trial:
         self._runner: asyncio.Runner | None = None
         self._target: Any = agent.target
         self._scratch: tempfile.TemporaryDirectory[str]
+        self._programs: Rehearsal | None = None
 
     def __enter__(self) -> Trial:
         import tempfile
 
         self._scratch = tempfile.TemporaryDirectory(prefix="agentrun-try-")
+        if self._agent.kind == "command":
+            from agentrun.rehearsal import Rehearsal
+
+            self._programs = Rehearsal(self._job, self._agent, take=self._take)
         if self._agent.is_async:
             import asyncio
 
@@ -53,6 +58,8 @@ class Trial:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._programs is not None:
+            self._programs.close()
         self._scratch.cleanup()
         if self._agent.kind == "class":
             import asyncio
@@ -75,8 +82,8 @@ class Trial:
             log_path=Path(os.devnull),
             work=Path(self._scratch.name) / str(item.index),
         )
-        if self._agent.kind == "command":
-            return self._run_program(attempt)
+        if self._programs is not None:
+            return self._programs.run(attempt)
         wants_ctx, carries = self._agent.wants_ctx, self._job.carry
         if self._runner is None:
             link = _Link(self._say, self._take)
@@ -90,7 +97,7 @@ class Trial:
         kind = message.get("type")
         if kind == "carry":
             self._carry = message["value"]
-        elif kind == "progress":
+        elif kind in ("log", "progress"):
             self._say(str(message.get("text", "")))
         elif kind == "step_get":
             self._say(f"[step {message['name']}]")
@@ -102,34 +109,6 @@ class Trial:
             self._say(f"[would ask, and wait for the answer: {message['question']}]")
             return {"park": True}
         return {}
-
-    def _run_program(self, attempt: Attempt) -> Outcome:
-        import json
-        import subprocess
-
-        from agentrun.executors.programs import SKIPPED, describe_item, parse_json, variables
-        from agentrun.jsontext import encode
-        from agentrun.placeholders import argv_for
-
-        assert self._job.command is not None
-        try:
-            ended = subprocess.run(
-                argv_for(self._job.command, attempt.item),
-                input=json.dumps(describe_item(attempt.item)).encode() + b"\n",
-                stdout=subprocess.PIPE,
-                env={**os.environ, **variables(attempt)},
-                cwd=self._job.base,
-                check=False,
-            )
-        except (ValueError, OSError) as error:
-            return Outcome("failed", failure=Failure("program", f"command: {error}"))
-        if ended.returncode:
-            failure = Failure("program", f"exit {ended.returncode}", exit_code=ended.returncode)
-            return Outcome("skipped" if ended.returncode == SKIPPED else "failed", failure=failure)
-        text = ended.stdout.decode("utf-8", "replace")
-        if self._job.parse == "json":
-            return parse_json(text)
-        return Outcome("done", encode(text.removesuffix("\n").removesuffix("\r")))
 
 
 class _Link:

@@ -155,6 +155,29 @@ def test_full_results_have_cost_and_usage(agentrun: Run, paid: Path) -> None:
     assert line["usage"] == {"cost": 0.01, "input_tokens": 1000, "output_tokens": 10, "requests": 1}
 
 
+def test_what_people_did_is_shown_with_their_names(agentrun: Run, paid: Path) -> None:
+    start(agentrun, paid)
+    assert agentrun("edit", "paid", "one", "--output", '"better"', "--by", "ada", cwd=paid).returncode == 0
+    assert agentrun("skip", "paid", "three", "--reason", "a duplicate", "--by", "bob", cwd=paid).returncode == 0
+    assert agentrun("resume", "paid", cwd=paid).returncode == 3
+    shown = agentrun("show", "paid", "one", cwd=paid).stdout
+    assert "output, corrected by ada " in shown and '"better"' in shown and "$0.01" in shown and "page.html" in shown
+    line = json.loads(agentrun("results", "paid", "--full", cwd=paid).stdout.splitlines()[0])
+    assert (line["output"], line["edited"]["by"], line["cost"]) == ("better", "ada", 0.01) and line["files"]
+    shown = agentrun("show", "paid", "three", cwd=paid).stdout
+    assert "state       skipped, by bob\n" in shown and "a duplicate" in shown
+
+
+def test_the_next_run_says_what_the_last_cost(agentrun: Run, paid: Path) -> None:
+    start(agentrun, paid)
+    agentrun("skip", "paid", "two/b", "three", cwd=paid)
+    ended = agentrun("resume", "paid", cwd=paid)
+    assert (ended.returncode, ended.stderr.splitlines()[-1]) == (0, "  cost:         $0.06, 6,000 tokens in, 40 out")
+    assert "$0.06" in agentrun("resume", "paid", cwd=paid).stderr
+    again = start(agentrun, paid, "--plan")
+    assert "the last run finished" in again.stdout and "2 done, 2 skipped, $0.06" in again.stdout
+
+
 def test_a_plan_names_the_budget(agentrun: Run, paid: Path) -> None:
     planned = start(agentrun, paid, "--plan", "--budget", "5", "--token-budget", "90000").stdout
     assert "a budget of $5.00, a budget of 90,000 tokens" in planned

@@ -93,8 +93,8 @@ def test_what_passes_by_itself_is_tried_again(agentrun: Run, docs: Path, llm: Ll
 
 
 def test_a_slow_answer_is_a_timeout_that_is_tried_once_more(agentrun: Run, docs: Path, llm: LlmServer) -> None:
-    (docs / "b.md").write_text("<<slow seconds=30 times=1>>")
-    ended = start(agentrun, llm, "--timeout", "1s")
+    (docs / "b.md").write_text("<<slow seconds=60 times=1>>")
+    ended = start(agentrun, llm, "--timeout", "4s")
     assert ended.returncode == 0, ended.stderr
     assert llm.requests_of()["docs/b.md"] == 2
 
@@ -197,6 +197,7 @@ def test_the_plan_asks_nothing_and_imports_nothing_heavy(agentrun: Run, docs: Pa
         (["--prompt", "{text}", *MODEL, "--budget", "0"], "run.budget is 0.0; write US dollars, such as 5.00"),
         (["--prompt", "{text}", *MODEL, "--serve"], "serve is for a command; this job has a prompt: leave it out"),
         (["--prompt", "@none.md", *MODEL], "prompt: there is no file"),
+        (["a.py:f", "--prompt", "{text}", *MODEL], "a.py:f: an agent and a --prompt are both given; give one of them"),
     ],
 )
 def test_a_wrong_flag_is_refused(agentrun: Run, docs: Path, given: list[str], said: str) -> None:

@@ -41,7 +41,7 @@ def test_an_item_is_to_begin_anew_with_the_next_launch(made: Made, agentrun: Run
     ended = agentrun("redo", "drafts", "b", "--by", "Grace")
     assert ended.returncode == 0 and ended.stdout == ""
     assert ended.stderr.splitlines() == [
-        "drafts: 1 item is to be run again, which gives up a finished result",
+        "drafts: this gives up a finished result",
         "1 item is to be run again; go on with: agentrun resume drafts",
     ]
     (message,) = made.posted()
@@ -107,7 +107,7 @@ def test_many_finished_results_are_not_given_up_unasked(made: Made, tmp_path: Pa
     for typed, posts in (("n", False), ("y", True)):
         terminal = Terminal("redo", "drafts", "--from", "0", cwd=tmp_path)
         try:
-            terminal.until("5 items are to be run again, which gives up 2 finished results")
+            terminal.until("this gives up 2 finished results, for 5 items to be run again")
             terminal.until("go ahead? [y/N]")
             terminal.type(typed)
             code, _ = terminal.end()

@@ -218,3 +218,20 @@ def test_a_program_that_serves_is_resumed_after_its_finished_steps(
     assert done.returncode == 0, done.stderr
     assert outputs(folder) == [0, 1, 2, 3]
     assert (folder / "ran.log").read_text().split() == ["0", "1", "2", "3"]
+
+
+def test_try_runs_steps_without_remembering_them(program: Callable[..., Path], agentrun: Run) -> None:
+    script = "#!/bin/sh\necho at work >&2\nagentrun step a -- echo 1\nagentrun ask 'Well?'\n"
+    program(script)
+    for _ in range(2):
+        tried = agentrun("try", "job.toml")
+        assert "[step a]" in tried.stderr and "at work" in tried.stderr
+        assert "would ask, and wait for the answer: Well?" in tried.stderr
+    assert not (program(script) / ".agentrun").exists()
+
+
+def test_try_runs_a_program_that_serves(program: Callable[..., Path], agentrun: Run) -> None:
+    folder = program(SERVER, *"ab", serve=True)
+    tried = agentrun("try", "job.toml", "-n", "2")
+    assert tried.returncode == 0, tried.stderr
+    assert (folder / "ran.log").read_text().split() == ["0", "1"]

@@ -22,6 +22,7 @@ from crash import (
     test_power_cut,
     test_races,
     test_signals,
+    test_steps_killed,
 )
 from crash.command_line import Long
 from crash.damage import STATE, is_noticed, journal_of, put_back, records, snapshots
@@ -156,6 +157,7 @@ TESTS: dict[str, Callable[[int, float], Iterator[int]]] = {
     "depth": depth,
     "calls": calls,
     "damage": damage,
+    "steps": _of_processes(test_steps_killed.LONG["steps and questions"]),
     "command": _of_processes(test_kill_command.LONG["kill -9 of the real command"]),
     "full-disk": _of_processes(test_full_disk.LONG["full disk"]),
     "ext4": _of_processes(test_power_cut.LONG["power cut, ext4"]),

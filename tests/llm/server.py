@@ -78,6 +78,8 @@ class LlmServer:
     asked: list[Asked] = field(default_factory=list)
     used: list[tuple[str, int, int]] = field(default_factory=list)
     """Key, tokens in and tokens out of each request that was answered, whether or not somebody heard it."""
+    others: list[dict[str, Any]] = field(default_factory=list)
+    """What came in by the APIs of Anthropic and of Google, as it came."""
     connections: set[tuple[str, int]] = field(default_factory=set)
     url: str = ""
     _texts: Counter[str] = field(default_factory=Counter)
@@ -166,6 +168,25 @@ def _text_of(content: Any) -> str:
     return "\n".join(part["text"] for part in content if part["type"] == "text")
 
 
+def _reply_of_another(path: str, body: dict[str, Any]) -> dict[str, Any] | None:
+    """What Anthropic's API and Google's answer: the least, to see what they are sent."""
+    if path == "/v1/messages":
+        content: dict[str, Any] = {"type": "text", "text": "HELLO"}
+        if tools := body.get("tools"):
+            inputs = example_of(tools[0]["input_schema"])
+            content = {"type": "tool_use", "id": "t", "name": tools[0]["name"], "input": inputs}
+        usage = {"input_tokens": 5, "output_tokens": 2, "cache_read_input_tokens": 3, "cache_creation_input_tokens": 0}
+        said = {"id": "m", "type": "message", "role": "assistant", "model": body["model"], "content": [content]}
+        return {**said, "stop_reason": "end_turn", "usage": usage}
+    if path.endswith(":generateContent"):
+        schema = body["generationConfig"].get("responseJsonSchema")
+        text = json.dumps(example_of(schema)) if schema else "HELLO"
+        candidate = {"content": {"role": "model", "parts": [{"text": text}]}, "finishReason": "STOP"}
+        usage = {"promptTokenCount": 8, "candidatesTokenCount": 2, "cachedContentTokenCount": 3, "totalTokenCount": 10}
+        return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "gemini"}
+    return None
+
+
 def example_of(schema: dict[str, Any]) -> Any:
     """The least that a schema of the simple kind describes."""
     if "enum" in schema:
@@ -206,6 +227,10 @@ def serve(
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             llm.connections.add((self.client_address[0], self.client_address[1]))
+            if (other := _reply_of_another(self.path, json.loads(body))) is not None:
+                llm.others.append(json.loads(body))
+                self._send(200, {}, json.dumps(other).encode(), cut=False)
+                return
             if self.path != "/v1/chat/completions":
                 self._send(404, {}, b'{"error": {"message": "no such path"}}', cut=False)
                 return

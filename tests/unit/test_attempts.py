@@ -4,18 +4,23 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from agentrun.attempts import BACKOFF_MOST_SECONDS, Attempts, Ended
+from agentrun.checkpoint import Checkpoint
 from agentrun.events import Event, Retrying
 from agentrun.executors.port import Attempt, Channel, Outcome
 from agentrun.failure import THREAD_TIMEOUT, Failure
 from agentrun.feed import Work
 from agentrun.item import Item
+from agentrun.itemfiles import ItemFiles
 from agentrun.itemlogs import ItemLogs, log_name
 from agentrun.job import ItemsSpec, Job
+from agentrun.ledger import Ledger
+from agentrun.plan import Plan
+from agentrun.standing import Run
 from agentrun.values import parse_rate
 
 DONE = Outcome("done", b'"yes"')
@@ -52,6 +57,10 @@ class Scripted:
         pass
 
 
+async def _refuse(_: object) -> NoReturn:
+    raise AssertionError("there are no steps here")
+
+
 class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -72,12 +81,16 @@ class Bench:
         self.waits.append(seconds)
 
     def attempts(self, executor: Scripted) -> Attempts:
+        checkpoint = Checkpoint(job="job", run_id="r1", context={"launches": 4})
         return Attempts(
             executor,
             self.job,
-            run_id="r1",
+            run=Run(self.job, "v1", checkpoint, False, Ledger(), Plan()),
             launch=4,
+            commit=_refuse,
+            recall=_refuse,
             logs=ItemLogs(self.folder),
+            files=ItemFiles(self.folder),
             watcher=self.events.append,
             sleep=self.sleep,
         )
@@ -256,7 +269,7 @@ def test_messages_that_nobody_knows_are_answered_with_an_error(bench: Bench) -> 
     answers: list[dict[str, Any]] = []
 
     async def on_run(attempt: Attempt, channel: Channel) -> None:
-        answers.extend([await channel({"type": kind}) for kind in ("progress", "step_get", "nonsense")])
+        answers.extend([await channel({"type": kind}) for kind in ("progress", "dance", "nonsense")])
 
     executor = Scripted(DONE)
     executor.on_run = on_run

@@ -168,3 +168,50 @@ def test_an_exception_that_resists_is_still_told() -> None:
     failure = failure_from(raised(Hostile()))
     assert failure.types[0].endswith("Hostile")
     assert "cannot be read" in failure.message
+
+
+def test_what_the_other_side_answered_is_found_in_the_causes() -> None:
+    try:
+        try:
+            raise ApiError("slow down", status_code=429, code="limit", headers={"retry-after": "7"})
+        except ApiError as error:
+            raise KeyError("summary") from error
+    except KeyError as error:
+        failure = failure_from(error)
+    assert (failure.status, failure.code, failure.retry_after_seconds) == (429, "limit", 7.0)
+    assert failure.cause == "KeyError: 'summary'"
+    assert "builtins.KeyError" in failure.types and failure.types[-1].endswith("ApiError")
+
+
+def test_what_failed_beside_another_error_is_not_because_of_it() -> None:
+    try:
+        try:
+            raise ApiError("slow down", status_code=429)
+        except ApiError:
+            dict[str, int]()["fallback"]
+    except KeyError as error:
+        failure = failure_from(error)
+    assert failure.status is None
+
+
+def test_a_signal_of_the_agent_says_all_itself() -> None:
+    try:
+        raise errors.Fail("poison") from ApiError("no", status_code=500)
+    except errors.Fail as error:
+        assert failure_from(error).status is None
+
+
+def test_causes_that_go_round_end() -> None:
+    first, second = ValueError("a"), ValueError("b")
+    first.__cause__, second.__cause__ = second, first
+    assert failure_from(first).status is None
+
+
+def test_a_wait_may_be_an_attribute() -> None:
+    assert failure_from(ApiError("x", status_code=429, retry_after=3)).retry_after_seconds == 3.0
+    assert failure_from(ApiError("x", headers={"x": "y"}, retry_after=3)).retry_after_seconds == 3.0
+    assert failure_from(ApiError("x", headers={"retry-after": "5"}, retry_after=3)).retry_after_seconds == 5.0
+
+
+def test_a_code_may_be_the_providers() -> None:
+    assert failure_from(ApiError("x", provider_error_code="insufficient_quota")).code == "insufficient_quota"

@@ -47,6 +47,19 @@ EXCEPTIONS: list[tuple[Exception, Verdict]] = [
     ),
     (sdk_error("anthropic", "AuthenticationError", status_code=401), "everyone"),
     (sdk_error("anthropic", "OverloadedError", status_code=529), "transient"),
+    (
+        sdk_error("openai", "NotFoundError", status_code=404, message='model "llama3.2" not found, pull it'),
+        "everyone",
+    ),
+    (sdk_error("openai", "NotFoundError", status_code=404, message="The model is fine. File f-1 not found"), "item"),
+    (sdk_error("openai", "RateLimitError", status_code=429, code="project_spend_limit_exceeded"), "everyone"),
+    # A provider's own code, as pydantic-ai has read it: a bad key as 400; a text that is refused as 403.
+    (sdk_error("pydantic_ai.exceptions", "ModelAuthenticationError", status_code=400), "everyone"),
+    (sdk_error("pydantic_ai.exceptions", "ModelNotFoundError", status_code=404), "everyone"),
+    (sdk_error("pydantic_ai.exceptions", "ModelQuotaExceededError", status_code=429), "everyone"),
+    (sdk_error("pydantic_ai.exceptions", "ModelRequestRejectedError", status_code=403), "item"),
+    (sdk_error("pydantic_ai.exceptions", "ModelRateLimitError", status_code=429), "transient"),
+    (sdk_error("pydantic_ai.exceptions", "ModelConnectionError", RuntimeError), "transient"),
     # The same from a server that is not a model's is about that one item.
     (sdk_error("httpx", "HTTPStatusError", status_code=403), "item"),
     (sdk_error("requests.exceptions", "HTTPError", status_code=404), "item"),

@@ -5,6 +5,7 @@ import hashlib
 import os
 import socket
 import stat
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -77,6 +78,17 @@ def test_files_are_published_beside_the_results_and_named_with_size_and_hash(tmp
     assert place.published() == {"k/a.txt": b"a", "k/b/c/d.bin": b"\x00" * 5}
     # It is still the item's, in case the checkpoint does not come.
     assert (place.work / "out" / "a.txt").read_bytes() == b"a"
+
+
+def test_results_on_another_file_system_get_copies(place: Place, tmp_path: Path) -> None:
+    shared = Path("/dev/shm")
+    if not shared.is_dir() or shared.stat().st_dev == tmp_path.stat().st_dev or not os.access(shared, os.W_OK):
+        pytest.skip("there is no second file system to write to")
+    with tempfile.TemporaryDirectory(dir=shared) as elsewhere:
+        place.output = Path(elsewhere) / "res.jsonl"
+        place.write("sub/a", b"a")
+        assert place.publish() == [{"path": "res.files/k/sub/a", "size": 1, "sha256": SHA_A}]
+        assert place.published() == {"k/sub/a": b"a"}
 
 
 def test_where_nothing_was_left_nothing_is_made(place: Place) -> None:

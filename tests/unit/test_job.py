@@ -72,6 +72,33 @@ def test_every_value_of_a_job_file_is_read() -> None:
     assert job.partial_path(run_id="r", date="2024-01-02") == BASE / "out/acme-2024-01-02.partial.jsonl"
 
 
+PROMPT: dict[str, Any] = {"prompt": "Sum up {text}", "model": "openai:m", "items": {"files": "docs/*.txt"}}
+
+
+def test_every_value_of_a_prompt_is_read() -> None:
+    job = build(
+        {
+            **PROMPT,
+            "system": "@system.md",
+            "schema": "answer.json",
+            "base_url": "http://localhost:11434/v1",
+            "max_output_tokens": 500,
+            "temperature": 0,
+            "run": {"budget": 5, "token_budget": 1_000_000},
+        }
+    )
+    assert (job.prompt, job.model, job.system, job.schema) == ("Sum up {text}", "openai:m", "@system.md", "answer.json")
+    assert (job.base_url, job.max_output_tokens, job.temperature) == ("http://localhost:11434/v1", 500, 0.0)
+    assert (job.budget, job.token_budget, job.agent, job.command) == (5.0, 1_000_000, None, None)
+    least = build(PROMPT)
+    assert (least.max_output_tokens, least.temperature, least.budget, least.token_budget) == (None, None, None, None)
+
+
+def test_a_command_may_serve() -> None:
+    assert build({**LEAST, "agent": None, "command": ["x"], "serve": True}).serve
+    assert not build({**LEAST, "agent": None, "command": ["x"]}).serve
+
+
 def test_a_timeout_of_zero_is_none() -> None:
     assert build({**LEAST, "run": {"timeout": 0}}).timeout_seconds is None
 
@@ -96,6 +123,16 @@ def test_a_stronger_command_replaces_an_agent_and_what_only_it_has() -> None:
     assert (job.agent, job.command, job.isolation) == (None, ("./run", "{}"), None)
     job = build({**LEAST, "agent": None, "command": ["x"], "parse": "json"}, {"agent": "a.py:b"})
     assert (job.agent, job.command, job.parse) == ("a.py:b", None, "text")
+
+
+def test_a_stronger_prompt_replaces_a_command_and_a_stronger_model_only_the_model() -> None:
+    command = {**LEAST, "agent": None, "command": ["x"], "parse": "json", "serve": True}
+    job = build(command, {"prompt": "{text}", "model": "openai:m"})
+    assert (job.command, job.parse, job.serve, job.prompt) == (None, "text", False, "{text}")
+    job = build({**PROMPT, "temperature": 1, "schema": "a.json"}, {"model": "openai:n", "temperature": 0})
+    assert (job.prompt, job.model, job.temperature, job.schema) == ("Sum up {text}", "openai:n", 0, "a.json")
+    job = build({**PROMPT, "system": "s", "schema": "a.json"}, {"agent": "a.py:b"})
+    assert (job.prompt, job.model, job.system, job.schema, job.agent) == (None, None, None, None, "a.py:b")
 
 
 def test_stronger_items_replace_those_of_another_kind_with_their_key() -> None:
@@ -127,6 +164,12 @@ def test_identity_is_items_agent_and_params() -> None:
         "params": {"a": 1},
     }
     assert build({**LEAST, "agent": None, "command": ["x"]}).identity()["command"] == ["x"]
+
+
+def test_a_prompt_is_the_same_job_with_another_text_or_model() -> None:
+    edited = build({**PROMPT, "prompt": "Shorter: {text}", "model": "google:n"})
+    assert edited.identity() == build(PROMPT).identity()
+    assert edited.identity() == {"items": "files:docs/*.txt", "key": None, "prompt": True, "params": {}}
 
 
 def test_python_items_are_for_jobs_without_a_file() -> None:
@@ -212,6 +255,46 @@ def test_a_wrong_value_is_refused_with_file_key_and_what_would_do(change: dict[s
     said = refusal({**LEAST, **change})
     assert said.startswith(f"{FILE}: ")
     assert message in said
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": None}, 'prompt needs a model; write model = "openai:gpt-5-mini", say, or give --model'),
+        ({"prompt": 3}, 'prompt is 3; write text, in quotes, or "@" and the path of a file'),
+        ({"prompt": " "}, "prompt is empty"),
+        ({"prompt": "@ "}, 'prompt is "@ "; write the path of a file behind the @'),
+        ({"prompt": "{txt}"}, "prompt has the placeholder {txt}; did you mean {text}?"),
+        ({"prompt": "{}"}, "prompt has the placeholder {}; write {text} for the item's text"),
+        ({"prompt": '{"a": 1} {text}'}, "(for braces write {{ and }})"),
+        ({"prompt": "{file}", "items": {"lines": "x"}}, "prompt has the placeholder {file}; known here: {text}"),
+        ({"prompt": "{text} {", "items": {"csv": "x"}}, "prompt has a single {; write {{ for a brace"),
+        ({"system": "{file}"}, "system has the placeholder {file}; a file is attached where the prompt has {file}"),
+        ({"model": "gpt-5"}, 'model is "gpt-5"; write who has it, and its name: openai:…, anthropic:…, google:…'),
+        ({"model": "openai:"}, 'model is "openai:"; write who has it'),
+        ({"model": "cohere:c"}, 'model is "cohere:c"; write who has it'),
+        ({"base_url": "localhost:1"}, 'base_url is "localhost:1"; write a URL such as'),
+        ({"base_url": "http://ada:pw@x/v1"}, "base_url has a user in it; leave that out: keys come from the env"),
+        ({"base_url": "http://x", "model": "google:g"}, "base_url is for servers that speak the API of OpenAI"),
+        ({"max_output_tokens": 0}, "max_output_tokens is 0; write a whole number, 1 or more"),
+        ({"temperature": 2.5}, "temperature is 2.5; write a number from 0 to 2"),
+        ({"temperature": "hot"}, 'temperature is "hot"; write a number from 0 to 2'),
+        ({"schema": {"type": "object"}}, "write the path of a JSON Schema"),
+        ({"parse": "json"}, "parse is for a command; its output is text, or with schema"),
+        ({"isolation": "thread"}, "isolation is for a Python agent; a prompt runs on the event loop: leave it out"),
+        ({"command": ["x"]}, "command and prompt are both given; give one of them"),
+    ],
+)
+def test_a_wrong_value_of_a_prompt_is_refused(change: dict[str, Any], message: str) -> None:
+    said = refusal({**PROMPT, **change})
+    assert said.startswith(f"{FILE}: ") and message in said
+    assert "pw" not in said
+
+
+def test_a_prompt_may_have_params_and_any_field_of_a_record() -> None:
+    build({**PROMPT, "prompt": "{text} {file} {path} {key} {index} {who}", "params": {"who": "me"}})
+    build({**PROMPT, "prompt": "{title} {whatever}", "items": {"jsonl": "x.jsonl"}})
+    build({**PROMPT, "prompt": "@{not}/a/template.md"})
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,32 @@ def test_another_kind_of_items_or_agent_replaces_the_one_below() -> None:
     }
 
 
+def test_what_goes_with_a_kind_of_agent_goes_where_that_is_replaced() -> None:
+    below = {"command": ["x"], "parse": "json", "serve": True, "name": "n"}
+    assert merge(below, {"prompt": "{text}", "model": "openai:m"}) == {
+        "prompt": "{text}",
+        "model": "openai:m",
+        "name": "n",
+    }
+    assert merge({"prompt": "a", "model": "b", "system": "c"}, {"prompt": "d"}) == {
+        "prompt": "d",
+        "model": "b",
+        "system": "c",
+    }
+    assert merge({"agent": "a.py:f"}, {"prompt": None}) == {"agent": "a.py:f"}
+
+
+def test_a_prompt_without_a_file_is_resumed_by_name_with_all_that_was_asked(tmp_path: Path) -> None:
+    flags: dict[str, Any] = {"prompt": "@in/ask.md", "model": "openai:m", "items": {"lines": "x.txt"}}
+    first = opened(tmp_path, None, **flags, temperature=0.0, run={"budget": 5.0})
+    assert first.job.name == "ask"
+    keep(first)
+    again = opened(tmp_path, "ask", model="openai:n")
+    assert (again.job.prompt, again.job.model, again.job.temperature) == ("@in/ask.md", "openai:n", 0.0)
+    assert again.job.budget == 5.0
+    assert opened(tmp_path, None, **{**flags, "prompt": "Sum up {text}"}).job.name == "prompt"
+
+
 def test_the_environment_counts_over_the_env_file_and_what_is_missing_is_told(tmp_path: Path) -> None:
     (tmp_path / "triage.toml").write_text('env_file = ".env"\nneeds_env = ["KEY", "OTHER"]\n' + JOB)
     (tmp_path / ".env").write_text("KEY=from the file\nOTHER=too\n")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agentrun.item import Item
-from agentrun.placeholders import ARGUMENT_LIMIT_BYTES, argv_for, check_argv, escape, fill
+from agentrun.placeholders import ARGUMENT_LIMIT_BYTES, argv_for, check_argv, check_prompt, escape, fill, prompt_for
 
 
 def test_placeholders_are_replaced_in_one_pass() -> None:
@@ -109,3 +109,39 @@ def test_unknown_placeholders_are_found_before_any_item_where_the_kind_is_known(
         check_argv(["{pth}"], kind="files")
     with pytest.raises(ValueError, match=r"\{path\}"):
         check_argv(["{path}"], kind="lines")
+
+
+def test_a_program_is_told_its_folders_unless_the_record_has_fields_of_that_name() -> None:
+    check_argv(["{dir}/x", "{out}"], kind="files")
+    assert argv_for(["{dir}/x", "{out}"], FILE, dir="/w/dir", out="/w/out") == ["/w/dir/x", "/w/out"]
+    record = Item(0, "7", data={"dir": "north"})
+    assert argv_for(["{dir}", "{out}"], record, dir="/w/dir", out="/w/out") == ["north", "/w/out"]
+
+
+def test_a_prompt_is_cut_where_the_file_belongs(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("{file} {key}")
+    item = Item(3, "a.txt", path=path)
+    assert prompt_for("{{file}} {file}, {key}: {text}{file}", item, {}) == ["{file} ", ", a.txt: {file} {key}", ""]
+
+
+def test_a_field_called_file_is_a_field() -> None:
+    assert prompt_for("See {file}", Item(0, "7", data={"file": "a.pdf"}), {}) == ["See a.pdf"]
+
+
+def test_a_parameter_counts_over_a_field_but_not_over_what_every_item_has() -> None:
+    params = {"id": "param", "text": "param", "flag": True}
+    assert prompt_for("{id} {text} {flag} {none}", RECORD, params) == ["param own true null"]
+
+
+def test_what_an_item_lacks_is_told_with_what_it_has() -> None:
+    with pytest.raises(ValueError, match=r"has the placeholder \{tagz\}; did you mean \{tags\}\?"):
+        prompt_for("{tagz}", RECORD, {})
+    with pytest.raises(ValueError, match="has the placeholder"):
+        prompt_for("{file}", LINE, {})
+
+
+@pytest.mark.parametrize("template", ["{file}", "{path}", "{title}", "{}"])
+def test_a_prompt_over_lines_has_no_files_and_no_fields(template: str) -> None:
+    with pytest.raises(ValueError, match="has the placeholder"):
+        check_prompt(template, kind="lines", params={})

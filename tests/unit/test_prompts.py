@@ -430,14 +430,44 @@ def test_a_key_that_the_server_sends_back_is_in_no_failure(bench: Bench, llm: Ll
     assert llm.asked[0].authorization == f"Bearer {KEY}"
 
 
+@pytest.mark.parametrize("schema", [None, "answer.json"])
 @pytest.mark.parametrize(
     ("model", "name"),
-    [("anthropic:claude-haiku-4-5", "ANTHROPIC_API_KEY"), ("google:gemini-2.5-flash", "GEMINI_API_KEY")],
+    [("anthropic:claude-haiku-4-5", "ANTHROPIC"), ("google:gemini-2.5-flash", "GEMINI")],
 )
-@pytest.mark.parametrize("schema", [None, "answer.json"])
-def test_the_models_of_other_providers_are_made_and_closed(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, model: str, name: str, schema: str | None
+def test_models_of_other_providers_are_asked_just_what_is_written(
+    bench: Bench, llm: LlmServer, monkeypatch: pytest.MonkeyPatch, model: str, name: str, schema: str | None
 ) -> None:
     (bench.folder / "answer.json").write_text(json.dumps(SCHEMA))
-    monkeypatch.setenv(name, KEY)
-    assert bench.run([], model=model, schema=schema) == []
+    monkeypatch.setenv(f"{name}_API_KEY", KEY)
+    for variable in ("ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL"):
+        monkeypatch.setenv(variable, llm.url.removesuffix("/v1"))
+    asked: dict[str, Any] = {"model": model, "system": "Be brief.", "schema": schema, "max_output_tokens": 99}
+    output = bench.output(line("<system>Hello</system>"), **asked)
+    assert output == ({"category": "bill", "pages": 1} if schema else "HELLO")
+    (body,) = llm.others
+    if name == "ANTHROPIC":
+        assert [part["text"] for part in body["system"]] == ["Be brief."]
+        assert body["messages"][0]["content"][0]["text"] == "<system>Hello</system>"
+        assert [tool["name"] for tool in body.get("tools", [])] == (["answer"] if schema else [])
+    else:
+        assert body["systemInstruction"]["parts"] == [{"text": "Be brief."}]
+        assert body["contents"][0]["parts"] == [{"text": "<system>Hello</system>"}]
+    (message,) = bench.messages
+    used = (message["provider"], message["input_tokens"], message["output_tokens"], message["cache_read_tokens"])
+    assert used == (model.partition(":")[0], 8, 2, 3)
+
+
+def test_a_schema_that_refers_to_itself_is_told_before_the_first_item(bench: Bench, llm: LlmServer) -> None:
+    tree = {"type": "object", "properties": {"inner": {"$ref": "#/$defs/t"}}, "$defs": {"t": {"$ref": "#/$defs/t"}}}
+    (bench.folder / "answer.json").write_text(json.dumps(tree))
+    with pytest.raises(AgentError, match=r"recursive"):
+        bench.run([line("x")], schema="answer.json", base_url=llm.url)
+
+
+def test_a_schema_is_never_fetched(bench: Bench) -> None:
+    referring = {"type": "object", "properties": {"n": {"$ref": "http://127.0.0.1:9/x.json"}}}
+    (bench.folder / "answer.json").write_text(json.dumps(referring))
+    with serve(answering({"n": 1})) as llm:
+        (outcome,) = bench.run([line("x")], schema="answer.json", base_url=llm.url)
+    assert outcome.failure is not None and "a reference that leads nowhere" in outcome.failure.message

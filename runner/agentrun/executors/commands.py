@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -62,6 +64,7 @@ class CommandExecutor:
         self._environ = environ
         self._slots = asyncio.Semaphore(job.concurrency)
         self._board = Switchboard(folder)
+        self._path = _path_to_us({**os.environ, **environ}.get("PATH", os.defpath))
 
     async def start(self) -> None:
         await_children()
@@ -95,6 +98,7 @@ class CommandExecutor:
             **os.environ,
             **self._environ,
             **variables(attempt),
+            "PATH": self._path,
             "AGENTRUN_CHANNEL": self._board.path,
             "AGENTRUN_ITEM_DIR": scratch,
             "AGENTRUN_OUT_DIR": out,
@@ -177,6 +181,14 @@ class CommandExecutor:
         if self._job.parse == "json":
             return parse_json(text)
         return Outcome("done", encode(text.removesuffix("\r\n" if text.endswith("\r\n") else "\n")))
+
+
+def _path_to_us(path: str) -> str:
+    """With the command `agentrun` at the end of it, if it has none: cron's, say, or where none was activated."""
+    ours = os.path.dirname(sys.executable)
+    if shutil.which("agentrun", path=path) is None and shutil.which("agentrun", path=ours) is not None:
+        return f"{path}{os.pathsep}{ours}"
+    return path
 
 
 def _item_file(item: Item) -> int:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from agentrun.context import Context
 from agentrun.errors import AgentError
 from agentrun.executors.calls import CLOSE_SECONDS, close_agent, perform_async, tell_of_close
+from agentrun.executors.deadlines import Deadlines
 from agentrun.executors.facts import user_traceback
 from agentrun.executors.port import Attempt, Channel, Outcome
 from agentrun.executors.prints import LogSink, log_to
@@ -37,6 +39,8 @@ class InLoopExecutor:
         self._target: Any = agent.target
         self._slots = asyncio.Semaphore(job.concurrency)
         self._strays: set[asyncio.Task[Outcome]] = set()
+        self._ending: set[asyncio.Future[bool]] = set()
+        self._deadlines: dict[float, Deadlines[_UnderWay]] = {}
 
     async def start(self) -> None:
         if self._agent.kind == "class":
@@ -51,29 +55,55 @@ class InLoopExecutor:
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
         await self._slots.acquire()
         try:
-            link = _LoopLink(LogSink(attempt.log_path), channel)
+            under_way = _UnderWay(attempt, _LoopLink(LogSink(attempt.log_path), channel), self._attempt)
         except BaseException:
             self._slots.release()
             raise
-        task = asyncio.create_task(self._attempt(attempt, link))
+        task = under_way.task
         task.add_done_callback(self._free)
+        deadlines = self._deadlines_of(attempt.timeout_seconds)
+        if deadlines is not None:
+            deadlines.begin(under_way)
         try:
-            await asyncio.wait({task}, timeout=attempt.timeout_seconds)
-            if task.done():
-                return task.result()
-            ended = await self._cancel(task)
+            await under_way.ended
         except asyncio.CancelledError:
             await self._cancel(task, seconds=STOP_SECONDS)
             raise
         finally:
-            link.close()
+            if deadlines is not None:
+                deadlines.end(under_way)
+            under_way.link.close()
+        if not under_way.is_overdue:
+            return task.result()
         message = f"timed out after {attempt.timeout_seconds:g} s"
-        if ended:
+        if task.done():
             return Outcome("failed", failure=Failure("timeout", message))
         message += ", and did not end when it was cancelled; its slot stays taken until it does"
         return Outcome("failed", failure=Failure("timeout", message, code=THREAD_TIMEOUT))
 
+    def _deadlines_of(self, seconds: float | None) -> Deadlines[_UnderWay] | None:
+        if seconds is None:
+            return None
+        found = self._deadlines.get(seconds)
+        if found is None:
+            found = self._deadlines[seconds] = Deadlines(seconds, self._end)
+        return found
+
+    def _end(self, under_way: _UnderWay) -> None:
+        """Its time is up."""
+        under_way.is_overdue = True
+        self._ending.add(ending := asyncio.ensure_future(self._cancel(under_way.task)))
+
+        def tell(ending: asyncio.Future[bool]) -> None:
+            self._ending.discard(ending)
+            if not under_way.ended.done():
+                under_way.ended.set_result(None)
+
+        ending.add_done_callback(tell)
+
     async def close(self) -> None:
+        for deadlines in self._deadlines.values():
+            deadlines.close()
         for task in self._strays:
             task.cancel()
         if self._agent.kind == "class" and self._target is not None:
@@ -111,6 +141,26 @@ class InLoopExecutor:
         self._slots.release()
         if not task.cancelled():
             task.exception()  # of a stray, or after a timeout: told already
+
+
+class _UnderWay:
+    """An attempt in its task. `ended` is done when the task is; or, once its time is up, when that was given up."""
+
+    __slots__ = ("ended", "is_overdue", "link", "task")
+
+    def __init__(
+        self, attempt: Attempt, link: _LoopLink, perform: Callable[[Attempt, _LoopLink], Coroutine[Any, Any, Outcome]]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.link = link
+        self.is_overdue = False
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self.task = loop.create_task(perform(attempt, link))
+        self.task.add_done_callback(self._finish)
+
+    def _finish(self, task: asyncio.Task[Outcome]) -> None:
+        if not self.is_overdue and not self.ended.done():
+            self.ended.set_result(None)
 
 
 class _LoopLink:

@@ -361,7 +361,9 @@ class _Server(asyncio.Protocol):
     def send(self, message: dict[str, Any]) -> None:
         assert self._writing is not None
         if not self._writing.is_closing():
-            self._writing.write(write_json(message) + b"\n")
+            # Some languages take these, too, for the end of a line.
+            line = write_json(message).replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
+            self._writing.write(line.replace(b"\xc2\x85", b"\\u0085") + b"\n")
 
     async def receive(self) -> bytes:
         """The next line that is not blank; EOFError when there will be none."""

@@ -5,6 +5,7 @@ All models of `openai:` are spoken to by chat completions, at OpenAI as at every
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -79,10 +80,11 @@ def output_of(prompt: Prompt, model: Model) -> Any:
     """The kind of output: text, or what the schema describes, asked for in the way that the provider does best."""
     if prompt.schema is None:
         return str
-    described = StructuredDict(dict(prompt.schema), name=prompt.schema.get("title"))
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", str(prompt.schema.get("title", ""))).strip("_")[:60] or "answer"
+    described = StructuredDict(dict(prompt.schema), name=name)
     # Anthropic's own way takes only a part of JSON Schema; a tool takes all.
     is_native = prompt.provider != "anthropic" and model.profile.get("supports_json_schema_output")
-    return NativeOutput(described) if is_native else ToolOutput(described)
+    return NativeOutput(described, name=name) if is_native else ToolOutput(described, name=name)
 
 
 class WatchedModel(WrapperModel):
@@ -91,6 +93,14 @@ class WatchedModel(WrapperModel):
     def __init__(self, wrapped: Model, on_response: OnResponse) -> None:
         super().__init__(wrapped)
         self._on_response = on_response
+
+    def prepare_messages(
+        self, messages: list[ModelMessage], model_request_parameters: ModelRequestParameters | None = None
+    ) -> list[ModelMessage]:
+        """The question as it was written: for some models pydantic-ai would add to `system`, and escape tags."""
+        if len(messages) == 1:
+            return messages
+        return super().prepare_messages(messages, model_request_parameters)
 
     async def request(
         self,

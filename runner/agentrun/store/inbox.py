@@ -58,7 +58,7 @@ class Inbox:
         if not texts:
             return
         if not self._folder.is_dir():
-            raise UsageError(f"{self._folder}: there is no such job; begin it with: agentrun start")
+            raise UsageError(f"{self._folder}: there is no such job; begin a run of it first")
         try:
             check_folder(self._folder)
             secure_folder(self._disk, self._path)

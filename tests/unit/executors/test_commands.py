@@ -90,7 +90,7 @@ def test_the_environment_tells_of_the_attempt(bench: Bench) -> None:
         "AGENTRUN_PARAM_MAX_ITEMS": "3",
         "AGENTRUN_PARAM_FLAG": "true",
         "FROM_ENV_FILE": "1",
-        "PATH": os.environ["PATH"],
+        "HOME": os.environ["HOME"],
     }
     assert {name: environ.get(name) for name in expected} == expected
 

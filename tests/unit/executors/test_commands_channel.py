@@ -69,9 +69,11 @@ def runner() -> Runner:
 
 
 @asynccontextmanager
-async def opened(bench: Bench, *command: str, folder: Path | None = None, **changes: Any) -> AsyncIterator[Executor]:
+async def opened(
+    bench: Bench, *command: str, folder: Path | None = None, environ: dict[str, str] | None = None, **changes: Any
+) -> AsyncIterator[Executor]:
     job = bench.job(command=command, **changes)
-    executor = open_executor(job, load_agent(job), guardian=None, environ={}, folder=folder)
+    executor = open_executor(job, load_agent(job), guardian=None, environ=environ or {}, folder=folder)
     try:
         await executor.start()
         yield executor
@@ -123,6 +125,28 @@ def test_a_step_is_run_once_and_then_remembered(bench: Bench, runner: Runner) ->
     runner.next_attempt()
     assert bench.output(attempted(bench, script, runner.channel)) == "42\ndone"
     assert (bench.folder / "ran.log").read_text() == "ran\n"
+
+
+def test_a_step_is_printed_only_when_it_is_on_disk(bench: Bench, runner: Runner) -> None:
+    printed = bench.folder / "printed"
+    seen: list[str] = []
+
+    async def slow(message: dict[str, Any]) -> dict[str, Any]:
+        if message["type"] == "step_put":
+            await asyncio.sleep(0.1)
+            seen.append(printed.read_text())
+        return await runner.channel(message)
+
+    assert attempted(bench, "agentrun step a -- echo 1 >printed", slow).kind == "done"
+    assert (seen, printed.read_text()) == ([""], "1\n")
+
+
+def test_a_program_of_a_run_inside_of_a_run_reaches_its_own(
+    bench: Bench, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENTRUN_ATTEMPT_ID", "0123456789abcdef")
+    monkeypatch.setenv("AGENTRUN_CHANNEL", "/of/the/outer/run")
+    assert bench.output(attempted(bench, "agentrun step a -- echo 1", runner.channel)) == "1"
 
 
 def test_the_same_name_twice_is_two_steps(bench: Bench, runner: Runner) -> None:
@@ -385,6 +409,24 @@ def test_folders_are_there_before_the_program_and_named(bench: Bench, runner: Ru
         bench.run(scenario())
     assert (work / "dir" / "a").exists() and (work / "out" / "b").exists()
     assert stat.S_IMODE(work.stat().st_mode) == 0o700
+
+
+def test_the_command_is_found_where_it_is_not_on_the_path(bench: Bench, runner: Runner) -> None:
+    """And what is on the path comes first."""
+    other = bench.folder / "bin"
+    other.mkdir()
+    seen: list[str] = []
+
+    async def scenario() -> None:
+        async with opened(bench, "sh", "-c", "agentrun step a -- echo ours", environ={"PATH": path}) as executor:
+            seen.append(bench.output(await executor.run(bench.attempt(), runner.channel)))
+
+    path = f"{other}:/usr/bin:/bin"
+    bench.run(scenario())
+    (other / "agentrun").write_text("#!/bin/sh\necho another\n")
+    (other / "agentrun").chmod(0o755)
+    bench.run(scenario())
+    assert seen == ["ours", "another"]
 
 
 @pytest.mark.parametrize(("script", "made"), [("true", False), ('touch "$0/a"', True), ('touch "$1/a"', True)])

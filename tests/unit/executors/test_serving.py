@@ -93,6 +93,19 @@ def test_one_program_is_given_one_item_after_the_other(bench: Bench) -> None:
     assert (one, two, pid) == ({"n": 2**64 - 1}, "ü\n", same)
 
 
+def test_what_other_languages_take_for_the_end_of_a_line_is_not_in_one(bench: Bench) -> None:
+    code = "raw = sys.stdin.buffer.readline().decode()"
+    (bench.folder / "odd.py").write_text(f"{SERVER}\n{code}\ndone([len(raw.splitlines()), json.loads(raw)['data']])")
+
+    async def scenario() -> None:
+        async with opened(bench, sys.executable, "odd.py") as executor:
+            odd = "a\u2028b\u2029c\x85d\r\x0be"
+            outcome = await executor.run(bench.attempt(item=Item(0, "k", odd)), bench.channel)
+            assert bench.output(outcome) == [1, odd]
+
+    bench.run(scenario())
+
+
 def test_big_integers_are_refused_with_their_place(bench: Bench) -> None:
     (outcome,) = served(bench, "done(item['data'])", {"n": 2**70})
     assert outcome.failure is not None and outcome.failure.origin == "output"

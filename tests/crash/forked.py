@@ -1,0 +1,157 @@
+"""Jobs whose launches are forked off a warm process: the executors are the real ones, and a launch begins at once.
+
+Only a process without threads may fork, so what uses this is run by `command_line.apart`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentrun.agents import load_agent
+from agentrun.execution import execute
+from agentrun.executors.open import open_executor
+from agentrun.job import ItemsSpec, Job
+from agentrun.launch import COMPACT_OVER_BYTES, Launch
+from agentrun.record import decode_record
+from agentrun.recovery import Options
+from agentrun.store.folder import FolderStore
+from crash.command_line import COMMAND, PATIENCE_SECONDS
+from crash.kills import fork
+from crash.workload import NAME
+
+REDO_LIMIT_BYTES = 700
+"""A few records, so that most of them are in the journal."""
+NOTE = """
+import asyncio, os, time
+from pathlib import Path
+
+def note(*words):
+    fd = os.open(Path(__file__).parent / "notes.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(fd, (" ".join(map(str, words)) + "\\n").encode())
+    os.close(fd)
+"""
+"""How an agent leaves word that outlives it: the beginning of an agent.py. A shell appends to `notes.log`."""
+
+
+class Place:
+    """A folder with a job, and the launches of it. `agent` is the text of an agent.py with a function `agent`, or of
+    a program if that is the job's `command`."""
+
+    def __init__(self, base: Path, keys: Sequence[str], agent: str, **values: Any) -> None:
+        self.base = base
+        base.mkdir(parents=True)
+        (base / "items.txt").write_text("".join(f"{key}\n" for key in keys))
+        file = base / ("agent.sh" if "command" in values else "agent.py")
+        file.write_text(agent)
+        file.chmod(0o700)
+        # Random kills hit an item more often than an item should kill its runner.
+        given: dict[str, Any] = {"crash_limit": 0, "stop_after_failures": 0, "output": "results.jsonl"} | values
+        given |= {} if "command" in values else {"agent": "agent.py:agent"}
+        items = ItemsSpec(kind="lines", pattern="items.txt")
+        self.job = Job(name=NAME, base=base, items=items, params={}, **{"agent": None, **given})
+        self.agent = load_agent(self.job)
+        self.complaints = base / "complaints"
+
+    @property
+    def folder(self) -> Path:
+        return self.base / "state" / NAME
+
+    @property
+    def output(self) -> Path:
+        return self.base / "results.jsonl"
+
+    @property
+    def is_begun(self) -> bool:
+        return (self.folder / "state.json").exists()
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.is_begun and any((self.folder / "runs").glob("*.json"))
+
+    def clear(self) -> None:
+        """As if there had been no launch."""
+        shutil.rmtree(self.base / "state", ignore_errors=True)
+        for path in (self.base / "notes.log", self.output, self.base / "results.partial.jsonl"):
+            path.unlink(missing_ok=True)
+
+    def notes(self) -> list[str]:
+        """The lines that the agent has noted."""
+        try:
+            return (self.base / "notes.log").read_text().split("\n")[:-1]
+        except FileNotFoundError:
+            return []
+
+    def records(self) -> list[dict[str, Any]]:
+        """What is on disk, of the unfinished run or of that which has ended."""
+        store = FolderStore(self.folder)
+        if self.is_begun and store.load().finished is None:
+            return [record for _, record in store.scan()]
+        filed = sorted((self.folder / "runs").glob("*.jsonl"))
+        return [decode_record(line) for path in filed for line in path.read_bytes().split(b"\n")[:-1]]
+
+    # ---- launches
+
+    def launch(self, *, compacts: bool = False) -> dict[str, Any]:
+        """One launch here, to its end. Goes on with a run; where there is none, begins it."""
+        options = Options(resume=self.is_begun, wait_seconds=PATIENCE_SECONDS)
+        store = FolderStore(self.folder, redo_limit_bytes=REDO_LIMIT_BYTES)
+        if self.agent.isolation == "process":
+            path = f"{Path(COMMAND).parent}:{os.environ['PATH']}"
+            return asyncio.run(execute(self.job, self.agent, store, options=options, environ={"PATH": path}))
+        # What runs in the runner itself leaves no processes behind, and needs no guardian: a launch is quicker without.
+        launch = Launch(
+            self.job,
+            store,
+            agent=self.agent.fingerprint,
+            options=options,
+            compact_over_bytes=1 if compacts else COMPACT_OVER_BYTES,
+        )
+        try:
+            return launch.prepare() or asyncio.run(self._work(launch))
+        finally:
+            launch.close()
+
+    async def _work(self, launch: Launch) -> dict[str, Any]:
+        executor = open_executor(self.job, self.agent, guardian=None, environ={})
+        try:
+            return await launch.work(executor)
+        finally:
+            await executor.close()
+
+    def start(self, *, compacts: bool = False) -> int:
+        """A launch in a child; its pid. It exits as the command would."""
+        self.complaints.unlink(missing_ok=True)
+        return fork(lambda: os._exit(self.launch(compacts=compacts)["exit_code"]), self.complaints)
+
+    def end(self, pid: int) -> int:
+        """Wait for it; its exit code, or minus the signal. What it complained of is raised."""
+        ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if self.complaints.exists():
+            raise Fault(f"a launch ended with {ended}: {self.complaints.read_text()}")
+        return ended
+
+
+class Fault(Exception):
+    """A promise that was broken."""
+
+
+def is_over(pid: int) -> bool:
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def wait_or_end(pid: int, condition: Callable[[], Any], what: str) -> bool:
+    """Wait for the condition; False if the launch ended before."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if is_over(pid):
+            return False
+        if time.monotonic() > deadline:
+            raise Fault(f"neither this nor the end of the launch came: {what}")
+        time.sleep(0.0005)
+    return True

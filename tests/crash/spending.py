@@ -1,0 +1,76 @@
+"""A run with a budget, whose runner is killed: what a provider counted, which nobody can take back."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from crash.forked import NOTE, Fault, Place, wait_or_end
+from crash.workload import scratch
+
+BUDGET = 1.0
+CONCURRENCY = 16
+ITEMS = 120
+"""More than the budget is enough for, several times."""
+SIGMA = 0.4
+
+AGENT = f"""{NOTE}
+import random
+
+async def agent(item, ctx):
+    key, cost = item.text.split()
+    # The provider counts what it is asked, whether or not somebody is still there when it answers.
+    note(key, cost)
+    await asyncio.sleep(random.uniform(0.0, 0.004))
+    ctx.usage(cost=float(cost))
+    await asyncio.sleep(random.uniform(0.0, 0.002))
+    return key
+"""
+
+
+def prices(seed: int, *, count: int = ITEMS) -> list[float]:
+    """About 0.03 each, log-normal."""
+    chance = random.Random(f"prices {seed}")
+    return [round(0.03 * chance.lognormvariate(0.0, SIGMA), 6) for _ in range(count)]
+
+
+def make_place(base: Path, costs: list[float]) -> Place:
+    keys = [f"item-{n:03} {cost}" for n, cost in enumerate(costs)]
+    return Place(base, keys, AGENT, concurrency=CONCURRENCY, budget=BUDGET)
+
+
+def counted(place: Place) -> float:
+    """By the provider."""
+    return sum(float(note.split()[1]) for note in place.notes())
+
+
+def spend(seed: int, kills: int) -> dict[str, Any]:
+    """Kill so often at random moments, then go on until the budget is spent."""
+    chance, killed = random.Random(f"spend {seed}"), 0
+    with scratch() as path:
+        # Once without a fork, so that a child need not import anything.
+        assert make_place(path / "first", [0.01]).launch()["exit_code"] == 0
+        place = make_place(path / "run", prices(seed))
+        for _ in range(kills):
+            before = len(place.notes())
+            wanted = before + chance.randint(0, 6)
+            pid = place.start()
+            wait_or_end(pid, lambda wanted=wanted: len(place.notes()) >= wanted, "requests")  # type: ignore[misc]
+            time.sleep(chance.uniform(0.0, 0.006))
+            os.kill(pid, signal.SIGKILL)
+            ended = place.end(pid)
+            killed += ended == -signal.SIGKILL
+            if ended not in (4, -signal.SIGKILL):
+                raise Fault(f"a launch ended with {ended}")
+        summary = place.launch()
+        return {
+            "kills": killed,
+            "exit_code": summary["exit_code"],
+            "counted": counted(place),
+            "requests": len(place.notes()),
+            "usage": summary["usage"],
+        }
