@@ -56,13 +56,13 @@ class Committer:
     def has_failed(self) -> bool:
         return self._error is not None
 
-    async def commit(self, unit: Unit) -> None:
-        """Return when the unit's checkpoint is on disk."""
-        await self._enqueue(unit)
+    def commit(self, unit: Unit) -> asyncio.Future[None]:
+        """Done when the unit's checkpoint is on disk."""
+        return self._enqueue(unit)
 
-    async def commit_bare(self) -> None:
+    def commit_bare(self) -> asyncio.Future[None]:
         """A checkpoint without a record of its own."""
-        await self._enqueue(None)
+        return self._enqueue(None)
 
     async def do(self, work: Callable[[], T]) -> T:
         """Call the store, which is to be called from one thread, in its thread."""

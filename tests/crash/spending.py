@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from crash.forked import NOTE, Fault, Place, wait_or_end
 from crash.workload import scratch
 
@@ -25,7 +27,7 @@ async def agent(item, ctx):
     key, cost = item.text.split()
     # The provider counts what it is asked, whether or not somebody is still there when it answers.
     note(key, cost)
-    await asyncio.sleep(random.uniform(0.0, 0.004))
+    await asyncio.sleep(random.uniform(0.001, 0.005))
     ctx.usage(cost=float(cost))
     await asyncio.sleep(random.uniform(0.0, 0.002))
     return key
@@ -33,9 +35,13 @@ async def agent(item, ctx):
 
 
 def prices(seed: int, *, count: int = ITEMS) -> list[float]:
-    """About 0.03 each, log-normal."""
+    """About 0.03 each, log-normal. The dearest is among the first ten: of one that is dearer than all before it nobody
+    can know, and at the very end there would be no room for it."""
     chance = random.Random(f"prices {seed}")
-    return [round(0.03 * chance.lognormvariate(0.0, SIGMA), 6) for _ in range(count)]
+    found = [round(0.03 * chance.lognormvariate(0.0, SIGMA), 6) for _ in range(count)]
+    at, first = found.index(max(found)), chance.randrange(10)
+    found[at], found[first] = found[first], found[at]
+    return found
 
 
 def make_place(base: Path, costs: list[float]) -> Place:
@@ -48,19 +54,23 @@ def counted(place: Place) -> float:
     return sum(float(note.split()[1]) for note in place.notes())
 
 
-def spend(seed: int, kills: int) -> dict[str, Any]:
-    """Kill so often at random moments, then go on until the budget is spent."""
+def spend(costs: list[float], seed: int, kills: int, after: str = "requests") -> dict[str, Any]:
+    """Kill so often, then go on until the budget is spent. The kills come at random moments of the launches, or only
+    once an item has `ended`, or always in the `first` one."""
     chance, killed = random.Random(f"spend {seed}"), 0
     with scratch() as path:
         # Once without a fork, so that a child need not import anything.
         assert make_place(path / "first", [0.01]).launch()["exit_code"] == 0
-        place = make_place(path / "run", prices(seed))
+        place = make_place(path / "run", costs)
         for _ in range(kills):
-            before = len(place.notes())
-            wanted = before + chance.randint(0, 6)
+            wanted = len(place.notes()) + (1 if after == "first" else chance.randint(0, 6))
+
+            def is_time(wanted: int = wanted) -> bool:
+                return len(place.notes()) >= wanted and (after != "ended" or _has_ended(place))
+
             pid = place.start()
-            wait_or_end(pid, lambda wanted=wanted: len(place.notes()) >= wanted, "requests")  # type: ignore[misc]
-            time.sleep(chance.uniform(0.0, 0.006))
+            wait_or_end(pid, is_time, "requests")
+            time.sleep(chance.uniform(0.0, 0.006) if after != "first" else 0.0)
             os.kill(pid, signal.SIGKILL)
             ended = place.end(pid)
             killed += ended == -signal.SIGKILL
@@ -71,6 +81,10 @@ def spend(seed: int, kills: int) -> dict[str, Any]:
             "kills": killed,
             "exit_code": summary["exit_code"],
             "counted": counted(place),
-            "requests": len(place.notes()),
             "usage": summary["usage"],
         }
+
+
+def _has_ended(place: Place) -> bool:
+    """An item has, and its cost is on disk."""
+    return place.is_begun and "dearest" in orjson.loads((place.folder / "state.json").read_bytes())["usage"]

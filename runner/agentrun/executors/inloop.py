@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from agentrun.context import Context
@@ -13,12 +12,15 @@ from agentrun.executors.calls import CLOSE_SECONDS, close_agent, perform_async, 
 from agentrun.executors.deadlines import Deadlines
 from agentrun.executors.facts import user_traceback
 from agentrun.executors.port import Attempt, Channel, Outcome
-from agentrun.executors.prints import LogSink, log_to
+from agentrun.executors.prints import LogSink, begin_log, end_log
 from agentrun.failure import THREAD_TIMEOUT, Failure
 
 if TYPE_CHECKING:
     from agentrun.agents import Agent
     from agentrun.job import Job
+
+_UnderWay = tuple[asyncio.Task[None], "asyncio.Future[Outcome | None]"]
+"""An attempt's task, and what it is awaited by: with its outcome, or with None where its time was up."""
 
 CANCEL_SECONDS = 5.0
 STOP_SECONDS = 1.0
@@ -37,12 +39,14 @@ class InLoopExecutor:
         self._job = job
         self._agent = agent
         self._target: Any = agent.target
-        self._slots = asyncio.Semaphore(job.concurrency)
-        self._strays: set[asyncio.Task[Outcome]] = set()
+        self._live = 0
+        self._strays: set[asyncio.Task[None]] = set()
         self._ending: set[asyncio.Future[bool]] = set()
         self._deadlines: dict[float, Deadlines[_UnderWay]] = {}
+        self._loop: asyncio.AbstractEventLoop
 
     async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
         if self._agent.kind == "class":
             self._target = None
             try:
@@ -53,28 +57,27 @@ class InLoopExecutor:
                 raise AgentError(message, traceback=user_traceback(error)) from error
 
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
-        await self._slots.acquire()
-        try:
-            under_way = _UnderWay(attempt, _LoopLink(LogSink(attempt.log_path), channel), self._attempt)
-        except BaseException:
-            self._slots.release()
-            raise
-        task = under_way.task
-        task.add_done_callback(self._free)
+        while self._strays and self._live + len(self._strays) >= self._job.concurrency:
+            await asyncio.wait(self._strays, return_when=asyncio.FIRST_COMPLETED)
+        link = _LoopLink(LogSink(attempt.log_path), channel, self._loop)
+        ended: asyncio.Future[Outcome | None] = self._loop.create_future()
+        task = self._loop.create_task(self._attempt(attempt, link, ended))
+        self._live += 1
         deadlines = self._deadlines_of(attempt.timeout_seconds)
         if deadlines is not None:
-            deadlines.begin(under_way)
+            deadlines.begin((task, ended))
         try:
-            await under_way.ended
+            outcome = await ended
         except asyncio.CancelledError:
             await self._cancel(task, seconds=STOP_SECONDS)
             raise
         finally:
+            self._live -= 1
             if deadlines is not None:
-                deadlines.end(under_way)
-            under_way.link.close()
-        if not under_way.is_overdue:
-            return task.result()
+                deadlines.end((task, ended))
+            link.close()
+        if outcome is not None:
+            return outcome
         message = f"timed out after {attempt.timeout_seconds:g} s"
         if task.done():
             return Outcome("failed", failure=Failure("timeout", message))
@@ -91,14 +94,14 @@ class InLoopExecutor:
 
     def _end(self, under_way: _UnderWay) -> None:
         """Its time is up."""
-        under_way.is_overdue = True
-        self._ending.add(ending := asyncio.ensure_future(self._cancel(under_way.task)))
+        task, ended = under_way
 
         def tell(ending: asyncio.Future[bool]) -> None:
             self._ending.discard(ending)
-            if not under_way.ended.done():
-                under_way.ended.set_result(None)
+            if not ended.done():
+                ended.set_result(None)
 
+        self._ending.add(ending := asyncio.ensure_future(self._cancel(task)))
         ending.add_done_callback(tell)
 
     async def close(self) -> None:
@@ -113,14 +116,20 @@ class InLoopExecutor:
             except Exception as error:  # the items are settled; this must not take the run's summary
                 tell_of_close(error)
 
-    async def _attempt(self, attempt: Attempt, link: _LoopLink) -> Outcome:
-        with log_to(link.sink):
+    async def _attempt(self, attempt: Attempt, link: _LoopLink, ended: asyncio.Future[Outcome | None]) -> None:
+        begin_log(link.sink)
+        try:
             context = Context(attempt, link, carries=self._job.carry)
             outcome = await perform_async(self._target, context, link, wants_ctx=self._agent.wants_ctx)
             await link.drain()
-            return outcome
+        finally:
+            end_log(link.sink)
+        # One that was cancelled comes too late, whatever it returns.
+        task = asyncio.current_task()
+        if not ended.done() and task is not None and not task.cancelling():
+            ended.set_result(outcome)
 
-    async def _cancel(self, task: asyncio.Task[Outcome], *, seconds: float = CANCEL_SECONDS) -> bool:
+    async def _cancel(self, task: asyncio.Task[None], *, seconds: float = CANCEL_SECONDS) -> bool:
         """True if the task ended."""
         deadline = asyncio.get_running_loop().time() + seconds
         cancelled: asyncio.CancelledError | None = None
@@ -132,44 +141,28 @@ class InLoopExecutor:
                 cancelled = error
         if not task.done():
             self._strays.add(task)
+            task.add_done_callback(self._free)
+        elif not task.cancelled():
+            task.exception()  # told already
         if cancelled is not None:
             raise cancelled
         return task.done()
 
-    def _free(self, task: asyncio.Task[Outcome]) -> None:
+    def _free(self, task: asyncio.Task[None]) -> None:
         self._strays.discard(task)
-        self._slots.release()
         if not task.cancelled():
-            task.exception()  # of a stray, or after a timeout: told already
-
-
-class _UnderWay:
-    """An attempt in its task. `ended` is done when the task is; or, once its time is up, when that was given up."""
-
-    __slots__ = ("ended", "is_overdue", "link", "task")
-
-    def __init__(
-        self, attempt: Attempt, link: _LoopLink, perform: Callable[[Attempt, _LoopLink], Coroutine[Any, Any, Outcome]]
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        self.link = link
-        self.is_overdue = False
-        self.ended: asyncio.Future[None] = loop.create_future()
-        self.task = loop.create_task(perform(attempt, link))
-        self.task.add_done_callback(self._finish)
-
-    def _finish(self, task: asyncio.Task[Outcome]) -> None:
-        if not self.is_overdue and not self.ended.done():
-            self.ended.set_result(None)
+            task.exception()  # told already
 
 
 class _LoopLink:
     awaits = True
 
-    def __init__(self, sink: LogSink, channel: Channel) -> None:
+    __slots__ = ("_channel", "_last", "_loop", "_thread", "sink")
+
+    def __init__(self, sink: LogSink, channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
         self.sink = sink
         self._channel: Channel | None = channel
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._thread = threading.get_ident()
         self._last: asyncio.Task[None] | None = None
 

@@ -83,16 +83,24 @@ _live: list[LogSink] = []
 _installed_by: threading.Thread | None = None
 
 
+def begin_log(sink: LogSink) -> None:
+    """In this context, and what copies it, prints go to the sink."""
+    _sink.set(sink)
+    _live.append(sink)
+
+
+def end_log(sink: LogSink) -> None:
+    _live.remove(sink)
+    _sink.set(None)
+
+
 @contextmanager
 def log_to(sink: LogSink) -> Iterator[None]:
-    """In this context, and what copies it, prints go to the sink."""
-    token = _sink.set(sink)
-    _live.append(sink)
+    begin_log(sink)
     try:
         yield
     finally:
-        _live.remove(sink)
-        _sink.reset(token)
+        end_log(sink)
 
 
 def _current_sink() -> LogSink | None:

@@ -396,14 +396,16 @@ def test_a_long_line_is_taken_and_a_longer_one_refused(bench: Bench, runner: Run
 
 
 def test_folders_are_there_before_the_program_and_named(bench: Bench, runner: Runner) -> None:
-    script = 'echo a >"$AGENTRUN_ITEM_DIR/a"; echo b >"$AGENTRUN_OUT_DIR/b"; stat -c %a "$0" "$1"; echo "$0" "$1"'
+    script = (
+        'echo a >"$AGENTRUN_ITEM_DIR/a"; echo b >"$AGENTRUN_OUT_DIR/b"; ls -ld "$0" "$1" | cut -c1-10; echo "$0" "$1"'
+    )
     work = bench.folder / "work" / "item"
     for _ in range(2):  # the second finds them
 
         async def scenario() -> None:
             async with opened(bench, "sh", "-c", script, "{dir}", "{out}") as executor:
                 outcome = await executor.run(bench.attempt(item=Item(0, "k", "a"), work=work), runner.channel)
-                assert bench.output(outcome) == f"700\n700\n{work}/dir {work}/out"
+                assert bench.output(outcome) == f"drwx------\ndrwx------\n{work}/dir {work}/out"
                 assert outcome.made_files
 
         bench.run(scenario())
