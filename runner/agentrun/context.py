@@ -60,11 +60,14 @@ class Context:
         self._carry_used = False
         self.made_files = False
         """The item's own folder was used."""
-        self.params: Mapping[str, Any] = MappingProxyType(dict(attempt.params))
 
     @property
     def item(self) -> Item:
         return self._attempt.item
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        return MappingProxyType(dict(self._attempt.params))
 
     @property
     def attempt(self) -> int:

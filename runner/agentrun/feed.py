@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agentrun.sources.port import Source
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Work:
     """An item to run and its row in the ledger."""
 

@@ -11,7 +11,7 @@ from typing import Any
 KEY_LIMIT_BYTES = 1024
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Item:
     """`key` is its identity, `index` its position now.
 
@@ -24,6 +24,12 @@ class Item:
     data: Any = None
     path: Path | None = None
     line: str | None = None
+
+    def __init__(
+        self, index: int, key: str, data: Any = None, path: Path | None = None, line: str | None = None
+    ) -> None:
+        # That of a frozen dataclass takes three times as long, and there may be a million of them.
+        self.__dict__.update(index=index, key=key, data=data, path=path, line=line)
 
     @cached_property
     def text(self) -> str:

@@ -232,7 +232,6 @@ class Ledger:
         """An item's new record is durable: from now on it stands so."""
         old, new = self.states[row], _STATE_OF[record["kind"]]
         self.refs[row] = ref
-        self.contents[row] = int(record["hash"], 16)
         if old == DONE:
             self._count_version(self.agent_names[self.agents[row]], -1)
         self.agents[row] = self.agent_number(record["agent"])

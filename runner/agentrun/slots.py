@@ -197,30 +197,45 @@ class Slots:
             self.stop(StopReason(4, self._held_back, "go on with a higher --budget"))
 
     async def _slot(self, slot: int, first: Work) -> None:
-        work: Work | None = first
+        run, work = self._run, first
+        task = asyncio.current_task()
+        assert task is not None
+        following: Work | None = first
         try:
-            while work is not None and self.stop_reason is None:
-                ended = await self._attempt(slot, work)
+            while following is not None and self.stop_reason is None:
+                work = following
+                ended = await self._attempt(slot, work, task)
                 if ended.kind == "back":
-                    self._run.purse.end(work.row)
                     self._put_back(work, ended)
                     break
-                record = self._run.record(work, ended)
+                record = run.record(work, ended)
                 self._account(work, ended)
                 # With a carry nothing goes past an item that waits.
-                is_held_up = self._run.job.carry and ended.kind == "waiting"
+                is_held_up = run.job.carry and ended.kind == "waiting"
                 self._next_of[slot] = following = None if is_held_up else self._next()
                 await self._committer.commit(Unit(work.row, slot, record))
                 self._note(work, ended)
                 if ended.made_files:
                     await self._attempts.forget_files(work)
-                work = following
         finally:
+            for left in (work, following):
+                if left is not None:
+                    self.rows_in_flight.discard(left.row)
+                    run.purse.end(left.row)
             self.in_flight.pop(slot, None)
-            if work is not None:
-                self.rows_in_flight.discard(work.row)
-                self._run.purse.end(work.row)
             self._idle.append(slot)
+
+    async def _attempt(self, slot: int, work: Work, task: asyncio.Task[None]) -> Ended:
+        self._attempting[slot] = task
+        run = self._run
+        try:
+            return await self._attempts.settle(slot, work, generation=run.ledger.generation(work.row), carry=run.carry)
+        except asyncio.CancelledError:
+            if not self._cancelled or not task.uncancel() == 0:
+                raise
+            return Ended("back")
+        finally:
+            del self._attempting[slot]
 
     def _account(self, work: Work, ended: Ended) -> None:
         """What the item used is known now, or the budget is none."""
@@ -233,21 +248,6 @@ class Slots:
             text = f"there is a budget, and {work.item.key} has ended without a word of what it used"
             hint = "add ctx.usage(response) to the agent, or ctx.usage(cost=0) if it is free"
             self.stop(StopReason(4, text, hint))
-
-    async def _attempt(self, slot: int, work: Work) -> Ended:
-        task = asyncio.current_task()
-        assert task is not None
-        self._attempting[slot] = task
-        try:
-            return await self._attempts.settle(
-                slot, work, generation=self._run.ledger.generation(work.row), carry=self._run.carry
-            )
-        except asyncio.CancelledError:
-            if not self._cancelled or not task.uncancel() == 0:
-                raise
-            return Ended("back")
-        finally:
-            del self._attempting[slot]
 
     def _put_back(self, work: Work, ended: Ended) -> None:
         if ended.spent_up:

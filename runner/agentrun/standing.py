@@ -154,7 +154,7 @@ class Run:
             "index": ledger.positions[row],
             "hash": f"{ledger.contents[row]:016x}",
             "agent": self.agent,
-            "launch": self.launch,
+            "launch": self.checkpoint.context["launches"],
             "at": round(time.time(), 3) if at is None else at,
             "seconds": seconds,
         }

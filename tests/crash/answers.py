@@ -1,4 +1,4 @@
-"""Answers posted while a runner works and while none does, with kills in between."""
+"""Answers posted while a runner works and while none does, with kills in between; and items that are begun anew."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from agentrun.listing import open_listing
-from agentrun.posting import Message, answer_message, post, posted, run_of
+from agentrun.posting import Message, answer_message, post, posted, redo_message, run_of
 from crash.forked import NOTE, Fault, Place, wait_or_end
 from crash.workload import NAME, scratch
 
@@ -39,7 +39,8 @@ async def agent(item, ctx):
 
 @dataclass(slots=True)
 class Person:
-    """Answers each question; some of them twice, in other words, and some by the same message again."""
+    """Answers each question; some of them twice, in other words, some by the same message again, and some after an
+    answer to another question."""
 
     place: Place
     chance: random.Random
@@ -61,6 +62,9 @@ class Person:
                 first = answer_message(view, run_id, yes=yes, text=f"first words about {key}", by="person")
                 other = answer_message(view, run_id, yes=not yes, text=f"other words about {key}", by="another")
                 self.said[key] = first
+                if chance.random() < 0.3:
+                    # About a question that the item has not asked, or of another generation.
+                    messages.append(chance.choice(({**other, "question": 2}, {**other, "gen": 1})))
                 messages.append(first)
                 if chance.random() < 0.4:
                     messages.append(other)
@@ -156,3 +160,42 @@ def _are_right(place: Place, person: Person, keys: list[str]) -> bool:
     lines = zip([BUSY, *keys], outputs, strict=True)
     expected = [{"index": n, "key": key, "output": output} for n, (key, output) in enumerate(lines)]
     return place.output.read_bytes() == b"".join(orjson.dumps(line) + b"\n" for line in expected)
+
+
+ANEW = f"""{NOTE}
+async def agent(item, ctx):
+    if item.key == "waits":
+        return (await ctx.ask("Go on?")).text
+    note(item.key)
+    while (Path(__file__).parent / "hold").exists():
+        await asyncio.sleep(0.005)
+    times = (Path(__file__).parent / "notes.log").read_text().split().count(item.key)
+    await ctx.step("large", lambda: "x" * 5000)
+    return times
+"""
+
+
+def redo_and_compact() -> dict[str, Any]:
+    """Items are begun anew; one launch is killed in them, and another when it has compacted the journal."""
+    keys = [f"item-{n}" for n in range(4)]
+    with scratch() as path:
+        place = Place(path / "run", ["waits", *keys], ANEW, concurrency=len(keys))
+        assert place.launch()["exit_code"] == 3
+        with open_listing(place.folder) as listing:
+            views = [view for view in listing.items({"done"})]
+            post(place.folder, [redo_message(view, run_of(listing, NAME), by="person") for view in views])
+        (place.base / "hold").touch()
+        sizes = []
+        for compacts in (False, True):
+            begun = len(place.notes()) + len(keys)
+            pid = place.start(compacts=compacts)
+            if not wait_or_end(pid, lambda begun=begun: len(place.notes()) >= begun, "work"):  # type: ignore[misc]
+                # With nothing to do it ends by itself.
+                raise Fault(f"nothing was begun anew: {place.end(pid)}")
+            os.kill(pid, signal.SIGKILL)
+            place.end(pid)
+            sizes.append(sum(file.stat().st_size for file in place.folder.glob("journal-*.jsonl")))
+        (place.base / "hold").unlink()
+        ended = place.launch()["exit_code"]
+        outputs = {record["key"]: record["output"] for record in place.records() if record["kind"] == "done"}
+        return {"ended": ended, "sizes": sizes, "outputs": [outputs[key] for key in keys]}

@@ -80,6 +80,7 @@ def spend(costs: list[float], seed: int, kills: int, after: str = "requests") ->
         return {
             "kills": killed,
             "exit_code": summary["exit_code"],
+            "reason": summary["reason"],
             "counted": counted(place),
             "usage": summary["usage"],
         }

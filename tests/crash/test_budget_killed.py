@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agentrun.prices import price
-from crash.command_line import COMMAND, apart, eventually, wait_or_exit
+from crash.command_line import COMMAND, PATIENCE_SECONDS, apart, eventually, wait_or_exit
 from crash.spending import BUDGET, CONCURRENCY, ITEMS, prices
 from llm.server import Asked, serve
 
@@ -25,7 +25,7 @@ MODEL = "gpt-5-mini"
 def spend(*arguments: Any) -> dict[str, Any]:
     found: dict[str, Any] = apart("crash.spending", "spend", *arguments)
     print(found)
-    assert found["exit_code"] == 4
+    assert found["exit_code"] == 4 and "the budget of 1.00 is reached" in found["reason"]
     return found
 
 
@@ -88,12 +88,10 @@ def test_through_the_real_command_what_the_server_counted_is_within_the_budget(t
     with serve(answer, tokens) as server:
 
         def start() -> subprocess.Popen[bytes]:
-            environ = {**os.environ, "OPENAI_API_KEY": "sk-none"}
             given = [COMMAND, "start", "job.toml", "--base-url", server.url]
-            said = (tmp_path / "said.log").open("ab")
-            return subprocess.Popen(
-                given, cwd=tmp_path, env=environ, stdin=subprocess.DEVNULL, stderr=said, stdout=said
-            )
+            environ = {**os.environ, "OPENAI_API_KEY": "sk-none"}
+            with (tmp_path / "said.log").open("ab") as said:
+                return subprocess.Popen(given, cwd=tmp_path, env=environ, stdin=subprocess.DEVNULL, stderr=said)
 
         for _ in range(KILLS):
             runner, wanted = start(), len(server.asked) + chance.randint(1, 8)
@@ -101,6 +99,6 @@ def test_through_the_real_command_what_the_server_counted_is_within_the_budget(t
             time.sleep(chance.uniform(0.0, 0.1))
             runner.kill()
             assert runner.wait() in (4, -9), (tmp_path / "said.log").read_text()
-        assert start().wait(60) == 4, (tmp_path / "said.log").read_text()
+        assert start().wait(PATIENCE_SECONDS) == 4, (tmp_path / "said.log").read_text()
         eventually(lambda: len(server.used) == len(server.asked), "all requests are counted")
         assert server.cost(0.0, per_token) <= BUDGET

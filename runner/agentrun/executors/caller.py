@@ -5,9 +5,11 @@ Programs start it often, from shell scripts, so it imports little: no asyncio, n
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
@@ -15,6 +17,9 @@ from typing import Any
 CHANNEL_VARIABLE = "AGENTRUN_CHANNEL"
 ATTEMPT_VARIABLE = "AGENTRUN_ATTEMPT_ID"
 LINE_LIMIT_BYTES = 32 * 1024 * 1024
+LINGER_SECONDS = 10.0
+"""How long one whose runner has died waits for its own end, which the guardian sees to. A script that goes on
+meanwhile would take the exit code for an answer."""
 
 
 class CallError(Exception):
@@ -39,6 +44,8 @@ class Caller:
             self._socket.connect(environ[CHANNEL_VARIABLE])
         except OSError as error:
             self._socket.close()
+            if isinstance(error, ConnectionRefusedError):  # the socket is there, and nobody behind it
+                time.sleep(LINGER_SECONDS)
             raise CallError(f"the runner cannot be reached: {error.strerror or error}") from None
         self._rest = bytearray()
         try:
@@ -58,6 +65,7 @@ class Caller:
             self._socket.sendall(line)
             answer = self._read_line()
         except OSError as error:
+            time.sleep(LINGER_SECONDS)
             raise CallError(f"the runner cannot be reached: {error.strerror or error}") from None
         found: dict[str, Any] = json.loads(answer)
         if "error" in found:
@@ -79,7 +87,7 @@ class Caller:
             start = len(self._rest)
             chunk = self._socket.recv(1 << 20)
             if not chunk:
-                raise CallError("the runner has hung up: this attempt is over")
+                raise ConnectionResetError(errno.ECONNRESET, "it has hung up")
             self._rest += chunk
         line = bytes(self._rest[:end])
         del self._rest[: end + 1]

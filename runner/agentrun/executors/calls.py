@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -41,8 +42,6 @@ def perform(target: Target, context: Context, link: Link, *, wants_ctx: bool) ->
 
 async def perform_async(target: Target, context: Context, link: Link, *, wants_ctx: bool) -> Outcome:
     """An async agent's attempt. CancelledError and the user's Ctrl-C are not the agent's, and are raised."""
-    import asyncio
-
     task = asyncio.current_task()
     assert task is not None
     try:

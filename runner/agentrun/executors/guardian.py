@@ -145,15 +145,19 @@ def _end(find: Callable[[], set[int]]) -> None:
     quiet, pause = 0, 0.001
     # Collected before killing, as a killed parent's children are nobody's; twice, as one may fork in between.
     while quiet < 2:
-        killed = [_kill(pid) for pid in find()]
+        found = find()
+        # Stopped first, all of them: a shell whose child is killed before it goes on with its next command.
+        for pid in found:
+            _send(pid, signal.SIGSTOP)
+        killed = [_send(pid, signal.SIGKILL) for pid in found]
         quiet = 0 if any(killed) else quiet + 1
         time.sleep(pause)
         pause = min(pause * 2, 0.1)
 
 
-def _kill(pid: int) -> bool:
+def _send(pid: int, number: int) -> bool:
     try:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
     except ProcessLookupError:
         return True
     except PermissionError:  # became another user's: it can't be ended by us, and must not be waited for

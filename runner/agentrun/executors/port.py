@@ -29,8 +29,8 @@ Channel = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 OutcomeKind = Literal["done", "failed", "waiting", "skipped", "cancelled", "lost"]
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+@dataclass(slots=True)
+class Attempt:  # not frozen: that makes it thrice as dear, and there is one for each item
     """One try of one item. `(item.key, generation, launch, number)` is its identity."""
 
     item: Item
@@ -47,7 +47,7 @@ class Attempt:
     """The item's own folder, which may not be there yet: `dir` in it is its scratch, `out` its files."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """How an attempt ended. `output` is JSON text, made and checked where the attempt ran."""
 

@@ -42,7 +42,6 @@ from agentrun.executors.port import Attempt, Channel, Outcome
 from agentrun.executors.prints import last_line, open_log
 from agentrun.executors.programs import (
     CANNOT_RUN,
-    LINE_LIMIT_BYTES,
     NOT_FOUND,
     OUTPUT_LIMIT_BYTES,
     SKIPPED,
@@ -55,8 +54,8 @@ from agentrun.executors.programs import (
     run_variables,
     timed_out,
     too_long,
-    write_json,
 )
+from agentrun.executors.server import Server, Unreadable
 from agentrun.failure import Failure
 from agentrun.jsontext import NotJson, encode
 from agentrun.placeholders import fill
@@ -76,7 +75,7 @@ class ServingExecutor:
         self._guardian = guardian
         self._environ = environ
         self._slots = asyncio.Semaphore(job.concurrency)
-        self._servers: dict[Path, _Server] = {}
+        self._servers: dict[Path, Server] = {}
         """By log: a program has one for its lifetime, and so has a slot."""
         try:
             self._argv = [fill(element, {}) for element in agent.argv]
@@ -110,7 +109,7 @@ class ServingExecutor:
             server.say_goodbye()
         await asyncio.gather(*(_part_from(server) for server in servers))
 
-    async def _take(self, attempt: Attempt) -> _Server:
+    async def _take(self, attempt: Attempt) -> Server:
         server = self._servers.get(attempt.log_path)
         if server is not None:
             if server.is_ready:
@@ -120,11 +119,11 @@ class ServingExecutor:
         server = self._servers[attempt.log_path] = await self._start_server(attempt)
         return server
 
-    async def _end(self, server: _Server) -> None:
+    async def _end(self, server: Server) -> None:
         self._servers.pop(server.log_path, None)
         await server.end()
 
-    async def _start_server(self, attempt: Attempt) -> _Server:
+    async def _start_server(self, attempt: Attempt) -> Server:
         environ = {**os.environ, **self._environ, **run_variables(attempt.run_id, attempt.params)}
         environ.pop("AGENTRUN_CHANNEL", None)  # of a program that this runner may be part of
         theirs: list[int] = []
@@ -152,7 +151,7 @@ class ServingExecutor:
         finally:
             for fd in theirs:
                 os.close(fd)
-        server = _Server(child, attempt.log_path)
+        server = Server(child, attempt.log_path)
         try:
             await server.connect(*ours)
         except BaseException:
@@ -160,7 +159,7 @@ class ServingExecutor:
             raise
         return server
 
-    async def _exchange(self, server: _Server, attempt: Attempt, channel: Channel) -> Outcome:
+    async def _exchange(self, server: Server, attempt: Attempt, channel: Channel) -> Outcome:
         talk = _Talk(server, attempt, channel)
         try:
             async with asyncio.timeout(attempt.timeout_seconds) as clock:
@@ -174,7 +173,7 @@ class ServingExecutor:
         except EOFError:
             server.is_spent = True
             outcome = await _obituary(server)
-        except _Unreadable as error:
+        except Unreadable as error:
             server.is_spent = True
             outcome = Outcome("failed", failure=Failure("program", str(error)))
         if talk.is_parked:
@@ -201,14 +200,10 @@ class ServingExecutor:
         return {**described, "carry": attempt.carry} if self._job.carry else described
 
 
-class _Unreadable(Exception):
-    """What the program wrote is not what was agreed on."""
-
-
 class _Talk:
     """What is said about one item, up to its outcome."""
 
-    def __init__(self, server: _Server, attempt: Attempt, channel: Channel) -> None:
+    def __init__(self, server: Server, attempt: Attempt, channel: Channel) -> None:
         self._server = server
         self._attempt = attempt
         self._channel = channel
@@ -221,9 +216,9 @@ class _Talk:
             if (judge := _OUTCOMES.get(message["type"])) is not None:
                 index = message.get("index", self._attempt.item.index)
                 if index != self._attempt.item.index:
-                    raise _Unreadable(f"its outcome is of the item with index {index!r}, and it has that of this one")
+                    raise Unreadable(f"its outcome is of the item with index {index!r}, and it has that of this one")
                 if message["type"] == "waiting" and not self.is_parked:
-                    raise _Unreadable('it says "waiting", and was not told {"park": true}')
+                    raise Unreadable('it says "waiting", and was not told {"park": true}')
                 return judge(message)
             answer = await self._answer(message)
             if answer.get("park"):
@@ -256,7 +251,7 @@ def _parse(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         why = f"not JSON: {error}"
     found = line[:200].decode("utf-8", "replace")[:60]
-    raise _Unreadable(f"a line of its output is {why}; it begins with {found!r} (its log is standard error)")
+    raise Unreadable(f"a line of its output is {why}; it begins with {found!r} (its log is standard error)")
 
 
 # ---- outcomes
@@ -264,7 +259,7 @@ def _parse(line: bytes) -> dict[str, Any]:
 
 def _done(message: dict[str, Any]) -> Outcome:
     if "output" not in message:
-        raise _Unreadable('its "done" has no "output"')
+        raise Unreadable('its "done" has no "output"')
     try:
         output = encode(message["output"])
     except NotJson as error:
@@ -299,7 +294,7 @@ _OUTCOMES: dict[str, Callable[[dict[str, Any]], Outcome]] = {
 }
 
 
-async def _obituary(server: _Server) -> Outcome:
+async def _obituary(server: Server) -> Outcome:
     try:
         async with asyncio.timeout(2):
             code = await server.child.exited()
@@ -313,120 +308,10 @@ async def _obituary(server: _Server) -> Outcome:
     return Outcome("lost", failure=Failure("lost", text))
 
 
-async def _part_from(server: _Server) -> None:
+async def _part_from(server: Server) -> None:
     try:
         async with asyncio.timeout(CLOSE_SECONDS):
             await server.child.exited()
     except TimeoutError:
         pass
     await server.end()
-
-
-# ---- the program
-
-
-class _Server(asyncio.Protocol):
-    """The runner's end of one program. While a line of it has not been received, no more is read."""
-
-    def __init__(self, child: Child, log_path: Path) -> None:
-        self.child = child
-        self.log_path = log_path
-        self.is_spent = False
-        """It must not be given another item."""
-        self._reading: asyncio.ReadTransport | None = None
-        self._writing: asyncio.WriteTransport | None = None
-        self._data = bytearray()
-        self._waiting: asyncio.Future[None] | None = None
-        self._ended = False
-        self._watching = asyncio.ensure_future(self._watch())
-
-    async def connect(self, writing: int, reading: int) -> None:
-        """To its standard input and output."""
-        loop = asyncio.get_running_loop()
-        # Files first: what happens meanwhile, they close.
-        into, out_of = os.fdopen(writing, "wb", 0), os.fdopen(reading, "rb", 0)
-        try:
-            self._reading, _ = await loop.connect_read_pipe(lambda: self, out_of)
-            self._writing, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, into)
-        except BaseException:
-            into.close()
-            out_of.close()
-            raise
-
-    @property
-    def is_ready(self) -> bool:
-        """For another item. One that has written what nobody asked for is not: it would be taken for that item's."""
-        return not self.is_spent and not self._data and not self._ended and self.child.is_alive
-
-    def send(self, message: dict[str, Any]) -> None:
-        assert self._writing is not None
-        if not self._writing.is_closing():
-            # Some languages take these, too, for the end of a line.
-            line = write_json(message).replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
-            self._writing.write(line.replace(b"\xc2\x85", b"\\u0085") + b"\n")
-
-    async def receive(self) -> bytes:
-        """The next line that is not blank; EOFError when there will be none."""
-        searched = 0
-        while True:
-            end = self._data.find(b"\n", searched)
-            if end >= 0:
-                line = bytes(self._data[:end])
-                del self._data[: end + 1]
-                if line.strip():
-                    return line
-                searched = 0
-                continue
-            searched = len(self._data)
-            if searched > LINE_LIMIT_BYTES:
-                raise _Unreadable(f"a line of its output is over {LINE_LIMIT_BYTES // 1024 // 1024} MiB")
-            if self._ended:
-                raise EOFError
-            assert self._reading is not None
-            self._reading.resume_reading()
-            self._waiting = asyncio.get_running_loop().create_future()
-            await self._waiting
-
-    def say_goodbye(self) -> None:
-        if self._writing is not None:
-            self._writing.close()
-
-    async def end(self) -> None:
-        """End it with its whole tree."""
-        self.is_spent = True
-        try:
-            await self.child.end()
-        finally:
-            self._watching.cancel()
-            if self._reading is not None:
-                self._reading.close()
-            if self._writing is not None and not self._writing.is_closing():
-                self._writing.abort()
-            # One turn of the loop, in which the descriptors are closed.
-            await asyncio.sleep(0)
-
-    async def _watch(self) -> None:
-        await self.child.exited()
-        # What it wrote last may still be on its way; what it started may keep the pipe open for ever.
-        await asyncio.sleep(0.05)
-        self._end_input()
-
-    # ---- called by the transport
-
-    def data_received(self, data: bytes) -> None:
-        self._data += data
-        if b"\n" in data:
-            assert self._reading is not None
-            self._reading.pause_reading()
-        self._wake()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._end_input()
-
-    def _end_input(self) -> None:
-        self._ended = True
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)

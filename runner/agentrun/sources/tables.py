@@ -23,6 +23,8 @@ class JsonlSource:
     def __init__(self, file: TextFile, *, key: str | None = None) -> None:
         self._file = file
         self._key = key
+        self._last: tuple[JsonLine, Any] = ((0, b""), None)
+        """What was identified last, and its value: nearly always the item that is wanted next."""
         self.unique = key is not None
 
     def __iter__(self) -> Iterator[JsonLine]:
@@ -34,6 +36,7 @@ class JsonlSource:
             content = record_digest(value)
         except (ValueError, RecursionError) as error:
             raise self._refusal(raw, error) from None
+        self._last = (raw, value)
         field = self._key
         if field is None:
             return Identity(content.hex(), content, 0)
@@ -60,6 +63,11 @@ class JsonlSource:
         return self._file.describe()
 
     def _value(self, raw: JsonLine) -> Any:
+        known, value = self._last
+        if known is raw:
+            # Handed out once: what an agent does to it is its own.
+            self._last = ((0, b""), None)
+            return value
         try:
             return parse_json(raw[1])
         except (ValueError, RecursionError) as error:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from agentrun.checkpoint import Checkpoint
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Entry:
     """A record to commit: its fields without seq, and the output as JSON text where it has one."""
 

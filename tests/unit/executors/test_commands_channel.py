@@ -490,3 +490,11 @@ def test_a_connection_left_open_does_not_hold_up_the_end(bench: Bench, runner: R
                 await board.close()
 
     bench.run(scenario())
+
+
+def test_a_script_whose_question_is_ended_never_goes_on(bench: Bench, runner: Runner) -> None:
+    """It would take that for a no."""
+    script = "if agentrun ask 'Send it?'; then echo yes >went; else echo no >went; fi; echo on >went"
+    for _ in range(5):
+        assert attempted(bench, script, runner.channel) == Outcome("waiting")
+        assert not (bench.folder / "went").exists()
