@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentrun_cli import flags, handing_in
+
+if TYPE_CHECKING:
+    from agentrun.listing import ItemView, Listing
+    from agentrun_cli.choosing import KnownJob
 
 
 def skip(
@@ -49,8 +55,17 @@ def skip(
                 again = f"it has a result; to give that up: {command}" if view.state == "done" else "nothing to do"
                 raise UsageError(f"{known.folder.name}: {view.key} is {view.state}; {again}")
         messages = [skip_message(view, run_id, reason=reason, by=who) for view in views]
+        completes = _completes(known, listing, views)
     if not messages:
         such = f" for {cause}" if cause is not None else ""
         raise UsageError(f"{known.folder.name}: no item has failed{such}; see: agentrun failures {known.name}")
     handing_in.hand_in(known, messages)
-    handing_in.end(known, f"{handing_in.are(len(messages), 'item')} to be skipped", go_on=resume)
+    handing_in.end(known, f"{handing_in.are(len(messages), 'item')} to be skipped", go_on=resume or completes)
+
+
+def _completes(known: KnownJob, listing: Listing, views: Sequence[ItemView]) -> bool:
+    """Were they the last that kept the run from completing? Then the launch that takes them in runs nothing."""
+    left = Counter(listing.counts)
+    left.subtract(view.state for view in views)
+    allowed = known.job.allow_failures.of(len(listing)) if known.job is not None else 0
+    return listing.checkpoint is not None and not left["pending"] + left["waiting"] and left["failed"] <= allowed

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 HEAVY = ("anyio", "asyncio", "tenacity", "rich", "filelock", "multiprocessing", "concurrent.futures")
+MODELS = ("pydantic_ai", "genai_prices", "jsonschema", "httpx", "httpx2", "openai", "anthropic", "google.genai")
 OURS = ("agentrun.launch", "agentrun.execution", "agentrun.api", "agentrun.executors", "agentrun.store.folder")
+
+
+def test_the_library_imports_little() -> None:
+    code = "import sys, agentrun; agentrun.run, agentrun.Answer; print('\\n'.join(sys.modules))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    loaded = set(ended.stdout.split())
+    assert "agentrun.answer" in loaded
+    assert [name for name in MODELS if name in loaded] == []
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["status"], ["start", "--help"]])
@@ -25,4 +34,4 @@ def test_little_is_imported(tmp_path: Path, arguments: list[str]) -> None:
     )
     loaded = set(ended.stderr.split())
     assert ended.returncode == 0 and "agentrun_cli.main" in loaded
-    assert [name for name in (*HEAVY, *OURS) if name in loaded] == []
+    assert [name for name in (*HEAVY, *MODELS, *OURS) if name in loaded] == []

@@ -64,3 +64,16 @@ def test_what_cannot_be_skipped_is_an_error_and_posts_nothing(
     ended = agentrun("skip", "drafts", *arguments)
     assert ended.returncode == 2 and words in ended.stderr, ended.stderr
     assert made.posted() == []
+
+
+def test_skipping_the_last_that_kept_a_run_from_completing_completes_it(tmp_path: Path, agentrun: Run) -> None:
+    (tmp_path / "agent.py").write_text(
+        "import agentrun\n\n\ndef run(item):\n"
+        "    if item.text == 'poison':\n        raise agentrun.Fail('no')\n    return item.text\n"
+    )
+    (tmp_path / "items.txt").write_text("fine\npoison\n")
+    started = agentrun("start", "agent.py:run", "--items", "items.txt", "--as", "lines", "--name", "j")
+    assert started.returncode == 1, started.stderr
+    ended = agentrun("skip", "j", "--failed", "--reason", "poison")
+    assert ended.returncode == 0 and "done: 1 of 2, 1 skipped" in ended.stderr, ended.stderr
+    assert (tmp_path / "j.results.jsonl").read_text() == '{"index":0,"key":"fine","output":"fine"}\n'

@@ -182,7 +182,7 @@ def redo_and_compact() -> dict[str, Any]:
         place = Place(path / "run", ["waits", *keys], ANEW, concurrency=len(keys))
         assert place.launch()["exit_code"] == 3
         with open_listing(place.folder) as listing:
-            views = [view for view in listing.items({"done"})]
+            views = list(listing.items({"done"}))
             post(place.folder, [redo_message(view, run_of(listing, NAME), by="person") for view in views])
         (place.base / "hold").touch()
         sizes = []

@@ -20,6 +20,7 @@ from agentrun.job import ItemsSpec, Job
 from agentrun.launch import COMPACT_OVER_BYTES, Launch
 from agentrun.record import decode_record
 from agentrun.recovery import Options
+from agentrun.store.disk import Disk
 from agentrun.store.folder import FolderStore
 from crash.command_line import COMMAND, PATIENCE_SECONDS
 from crash.kills import fork
@@ -97,10 +98,10 @@ class Place:
 
     # ---- launches
 
-    def launch(self, *, compacts: bool = False) -> dict[str, Any]:
+    def launch(self, *, compacts: bool = False, disk: Disk | None = None) -> dict[str, Any]:
         """One launch here, to its end. Goes on with a run; where there is none, begins it."""
         options = Options(resume=self.is_begun, wait_seconds=PATIENCE_SECONDS)
-        store = FolderStore(self.folder, redo_limit_bytes=REDO_LIMIT_BYTES)
+        store = FolderStore(self.folder, disk=disk, redo_limit_bytes=REDO_LIMIT_BYTES)
         if self.agent.isolation == "process":
             path = f"{Path(COMMAND).parent}:{os.environ['PATH']}"
             return asyncio.run(execute(self.job, self.agent, store, options=options, environ={"PATH": path}))
@@ -110,6 +111,7 @@ class Place:
             store,
             agent=self.agent.fingerprint,
             options=options,
+            disk=disk,
             compact_over_bytes=1 if compacts else COMPACT_OVER_BYTES,
         )
         try:
@@ -124,10 +126,10 @@ class Place:
         finally:
             await executor.close()
 
-    def start(self, *, compacts: bool = False) -> int:
+    def start(self, *, compacts: bool = False, disk: Disk | None = None) -> int:
         """A launch in a child; its pid. It exits as the command would."""
         self.complaints.unlink(missing_ok=True)
-        return fork(lambda: os._exit(self.launch(compacts=compacts)["exit_code"]), self.complaints)
+        return fork(lambda: os._exit(self.launch(compacts=compacts, disk=disk)["exit_code"]), self.complaints)
 
     def end(self, pid: int) -> int:
         """Wait for it; its exit code, or minus the signal. What it complained of is raised."""

@@ -17,6 +17,18 @@ FSYNC_FAILS = (
 SHORT_WRITE = "tests/crash/test_nth_call.py::test_a_short_write_is_continued"
 SLOT = f"{ORDER}::test_a_slot_takes_the_next_item_only_when_the_last_checkpoint_is_on_disk"
 RECOVERY = "tests/crash/test_second_crash.py::test_a_power_cut_while_a_killed_run_recovers_loses_nothing"
+STEPS = (
+    "tests/crash/test_steps_killed.py::"
+    "test_no_finished_step_is_called_again_no_answer_lost_and_no_question_asked_twice[loop]"
+)
+ANSWERS = "tests/crash/test_answers.py::test_of_answers_posted_at_any_time_each_is_taken_in_exactly_once[1]"
+ANEW = (
+    "tests/crash/test_answers.py::test_what_was_begun_anew_stays_so_when_the_journal_is_compacted_and_the_launch_killed"
+)
+INBOX = "tests/crash/test_inbox.py"
+BUDGET = "tests/crash/test_budget_killed.py::test_killed_five_times_what_was_in_flight_counts_as_spent"
+CHANGED = "tests/unit/launch/test_steps.py::test_an_item_that_changed_remembers_nothing_of_what_it_was"
+UNLINKED = "tests/unit/launch/test_people.py::test_no_message_is_removed_before_its_record_is_on_disk"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +141,8 @@ MUTANTS = [
     Mutant(
         "slot freed before the checkpoint",
         "slots.py",
-        "            await self._committer.commit(unit)\n",
-        "            self._commit = asyncio.ensure_future(self._committer.commit(unit))\n",
+        "                await self._committer.commit(Unit(work.row, slot, record))\n",
+        "                self._commit = asyncio.ensure_future(self._committer.commit(Unit(work.row, slot, record)))\n",
         (SLOT,),
     ),
     Mutant(
@@ -276,8 +288,8 @@ MUTANTS = [
     Mutant(
         "carry recovered from the wrong item",
         "recovery.py",
-        "(record,) = store.read([ledger.refs[ledger.order[at - 1]]])",
-        "(record,) = store.read([ledger.refs[ledger.order[max(at - 2, 0)]]])",
+        "        row = ledger.order[at - 1]\n",
+        "        row = ledger.order[max(at - 2, 0)]\n",
         (ORDER,),
     ),
     Mutant(
@@ -349,5 +361,112 @@ MUTANTS = [
         "        os.kill(pid, signal.SIGKILL)\n",
         "        return False\n",
         ("tests/crash/test_left_behind.py::test_after_the_runners_death_nothing_of_it_is_left[killed-async]",),
+    ),
+    Mutant(
+        "a step answered before its commit",
+        "conversation.py",
+        "        await self._keep(record)\n",
+        """        import asyncio
+
+        self._kept = asyncio.ensure_future(self._keep(record))
+""",
+        (STEPS,),
+    ),
+    Mutant(
+        "a step's second occurrence taken for its first",
+        "remembered.py",
+        "        self._asked[name] += 1\n",
+        "",
+        (STEPS,),
+    ),
+    Mutant(
+        "compaction drops the steps of unfinished items",
+        "ledger.py",
+        "return sorted(newest + [ref for refs in self.steps.values() for ref in refs])",
+        "self.steps.clear()\n        return sorted(newest)",
+        (STEPS,),
+    ),
+    Mutant(
+        "steps kept when the item's content has changed",
+        "plan.py",
+        "            if row in ledger.steps and known != contents[row]:\n",
+        "            if False:\n",
+        (CHANGED,),
+    ),
+    Mutant(
+        "a message unlinked before its record is on disk",
+        LAUNCH,
+        "        await asyncio.gather(*commits)\n",
+        """        await committer.do(partial(self._store.drop, [one.name for one in decided if one.name]))
+        await asyncio.gather(*commits)
+""",
+        (UNLINKED, STEPS),
+    ),
+    Mutant(
+        "an answer taken for another question",
+        "intake.py",
+        ' or run.ledger.questions.get(row) != message["question"]',
+        "",
+        (ANSWERS,),
+    ),
+    Mutant(
+        "an answer taken for another generation",
+        "intake.py",
+        '    if message["gen"] != run.ledger.generation(row):\n',
+        "    if False:\n",
+        (ANSWERS,),
+    ),
+    Mutant(
+        "a second answer taken in",
+        "intake.py",
+        "    if run.ledger.states[row] != WAITING or ",
+        "    if ",
+        (ANSWERS,),
+    ),
+    Mutant(
+        "what is begun anew not the newest of its key",
+        "ledger.py",
+        """            self.refs[row] = ref
+        else:
+""",
+        """            pass
+        else:
+""",
+        (ANEW,),
+    ),
+    Mutant(
+        "a message renamed without fsync",
+        "store/inbox.py",
+        "                    self._disk.fsync(fd)\n",
+        "",
+        (INBOX,),
+    ),
+    Mutant(
+        "no folder fsync after a message is posted",
+        "store/inbox.py",
+        "        sync_folder(self._disk, self._path)\n",
+        "",
+        (INBOX,),
+    ),
+    Mutant(
+        "reservation not written into `running`",
+        "standing.py",
+        "                entry |= self.purse.reserved(work.row)\n",
+        "                pass\n",
+        (BUDGET,),
+    ),
+    Mutant(
+        "lost reservations not charged",
+        LAUNCH,
+        "        run.purse.charge_left(died_with)\n",
+        "",
+        (BUDGET,),
+    ),
+    Mutant(
+        "items begun that the budget has no room for",
+        "purse.py",
+        "self._rest(measure, row) for row in others) + dearest > limit",
+        "0 for row in others) + dearest > limit",
+        (BUDGET,),
     ),
 ]

@@ -20,6 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from itertools import count, product
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -28,6 +29,7 @@ import orjson
 from agentrun.listing import open_listing
 from agentrun.posting import answer_message, post, posted, run_of
 from crash.command_line import apart
+from crash.disks import CALLS, Call, FaultyDisk
 from crash.forked import NOTE, Fault, Place, wait_or_end
 from crash.workload import NAME, scratch
 
@@ -278,6 +280,54 @@ def kill_at_random(kind: Kind, kills: int, seed: int, seconds: float = 0.0) -> d
         except Exception as error:
             tally.faults.append(f"after {tally.kills} kills ({kind}, seed {seed}): {type(error).__name__}: {error}")
     return {**asdict(tally), "seconds": round(time.monotonic() - began, 1)}
+
+
+DIED = 9
+
+
+def die_at_each_call() -> dict[str, Any]:
+    """Not at random: the process ends at the n-th call to the disk of each kind, right before and right after it, for
+    every n; in a launch that begins a run, and in one that takes in answers."""
+    tally = Tally()
+    with scratch() as path:
+        place = make_place(path / "run", "loop")
+        _run_undisturbed(place, ITEMS["loop"])
+        try:
+            for has_answers in (False, True):
+                for call, after in product(CALLS, (False, True)):
+                    _die_at_each(place, tally, call, after, has_answers)
+        except Exception as error:
+            tally.faults.append(f"after {tally.kills} deaths: {type(error).__name__}: {error}")
+    return asdict(tally)
+
+
+def _die_at_each(place: Place, tally: Tally, call: Call, after: bool, has_answers: bool) -> None:
+    for n in count(1):
+        place.clear()
+        watch = Watch(place, ITEMS["loop"], Reply(n))
+        if has_answers:
+            if place.end(place.start()) != 3:
+                raise Fault("nothing waits")
+            tally.answers += watch.answer(random.Random(n), 1.0)
+            watch.check()
+        ended = place.end(place.start(disk=FaultyDisk(call, n, lambda: os._exit(DIED), after=after)))
+        if ended in EXITS:
+            return
+        tally.kills += 1
+        what = f"death at {call} number {n}{' when it was done' if after else ''}"
+        try:
+            if ended != DIED:
+                raise Fault(f"it ended with {ended}")
+            watch.check()
+            while not place.is_complete:
+                if place.end(place.start()) not in EXITS:
+                    raise Fault("the next launch did not come to its end")
+                watch.check()
+                tally.answers += watch.answer(random.Random(n), 1.0) if place.is_begun else 0
+        except Fault as fault:
+            raise Fault(f"{what}: {fault}") from None
+        tally.runs += 1
+        tally.remembered += watch.remembered
 
 
 def _run_undisturbed(place: Place, total: int) -> None:

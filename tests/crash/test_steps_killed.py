@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from crash.command_line import Long
+from crash.command_line import Long, apart
 from crash.steps import KINDS, Kind, kill_apart
 
 KILLS: dict[Kind, int] = {"loop": 300, "thread": 150, "process": 40, "bash": 40}
@@ -29,6 +29,14 @@ def test_no_finished_step_is_called_again_no_answer_lost_and_no_question_asked_t
     assert found["kills"] == KILLS[kind]
     # They fell where there was something to lose.
     assert found["runs"] and found["answers"] and found["remembered"] > found["kills"]
+
+
+@pytest.mark.timeout(600)
+def test_wherever_a_launch_dies_that_takes_in_answers_or_remembers_steps_the_next_one_is_right() -> None:
+    found = apart("crash.steps", "die_at_each_call", timeout_seconds=600.0)
+    print(found)
+    assert not found["faults"], found["faults"]
+    assert found["kills"] > 100 and found["kills"] == found["runs"]
 
 
 def _long(rng: random.Random, minutes: float) -> tuple[int, int]:

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from agentrun.answer import Answer
 from agentrun.context import CARRY_LIMIT_BYTES, Context, idempotency_key
+from agentrun.errors import Parked
 from agentrun.executors.port import Attempt
 from agentrun.item import Item
 from agentrun.jsontext import NotJson
 
 
 class Recorder:
+    """The runner's side, for one attempt: what is put is found again."""
+
+    awaits = False
+
     def __init__(self) -> None:
         self.logged = ""
         self.told: list[dict[str, Any]] = []
+        self.steps: dict[str, str] = {}
+        self.answer: dict[str, Any] | None = None
+        self.error = ""
 
     def log(self, text: str) -> None:
         self.logged += text
@@ -26,7 +36,27 @@ class Recorder:
         self.told.append(message)
 
     def call(self, message: dict[str, Any]) -> Any:
+        return self.say(message)
+
+    def say(self, message: dict[str, Any]) -> dict[str, Any]:
+        self.told.append(message)
+        if self.error:
+            return {"error": self.error}
+        if message["type"] == "step_get":
+            found = self.steps.get(message["name"])
+            return {"n": 0, "found": False} if found is None else {"n": 0, "found": True, "output": found}
+        if message["type"] == "step_put":
+            self.steps[message["name"]] = message["output"]
+        if message["type"] == "ask":
+            return {"answer": self.answer} if self.answer else {"park": True}
         return {}
+
+
+class AsyncRecorder(Recorder):
+    awaits = True
+
+    async def call(self, message: dict[str, Any]) -> Any:
+        return self.say(message)
 
 
 def context(link: Recorder | None = None, *, carry: Any = None, carries: bool = True, **changes: Any) -> Context:
@@ -116,3 +146,124 @@ def test_the_carry_needs_a_job_that_carries() -> None:
         _ = context(carries=False).carry
     with pytest.raises(AttributeError, match="carry = true"):
         context(carries=False).carry = 1
+
+
+# ---- steps
+
+
+def test_a_step_is_called_once_and_gives_the_same_the_first_time_as_ever_after() -> None:
+    link, calls = Recorder(), []
+
+    def search(text: str, *, most: int) -> Any:
+        calls.append(text)
+        return {"hits": (text, most)}
+
+    first = context(link).step("search", search, "a", most=3)
+    again = context(link).step("search", search, "a", most=3)
+    assert first == again == {"hits": ["a", 3]}
+    assert calls == ["a"]
+
+
+def test_an_async_agent_awaits_its_steps_of_plain_and_async_functions() -> None:
+    link, calls = AsyncRecorder(), []
+
+    async def fetch(n: int) -> int:
+        calls.append(n)
+        return n + 1
+
+    async def agent(ctx: Context) -> list[Any]:
+        return [await ctx.step("fetch", fetch, 1), await ctx.step("sum", sum, (1, 2))]
+
+    assert asyncio.run(agent(context(link))) == asyncio.run(agent(context(link))) == [2, 3]
+    assert calls == [1]
+
+
+def test_a_step_result_that_json_cannot_hold_is_an_error_that_names_the_step() -> None:
+    link = Recorder()
+    with pytest.raises(NotJson, match=r"step 'search'.*object"):
+        context(link).step("search", lambda: object())
+    assert not link.steps
+
+
+def test_an_async_function_in_a_sync_agent_is_refused_with_what_would_do() -> None:
+    async def fetch() -> None: ...
+
+    with pytest.raises(TypeError, match="make the agent async"):
+        context().step("fetch", fetch)
+
+
+def test_what_the_runner_refuses_is_raised() -> None:
+    link = Recorder()
+    link.error = "a step's name is ''"
+    with pytest.raises(RuntimeError, match="a step's name"):
+        context(link).step("", int)
+
+
+# ---- people
+
+
+def test_a_question_without_an_answer_parks_past_except_exception() -> None:
+    link = Recorder()
+
+    def agent(ctx: Context) -> Any:
+        try:
+            return ctx.ask("Send it?", draft="a")
+        except Exception:
+            return "swallowed"
+
+    with pytest.raises(Parked):
+        agent(context(link))
+    assert link.told == [{"type": "ask", "question": "Send it?", "details": {"draft": "a"}}]
+
+
+def test_an_answer_is_true_if_approved_and_has_the_details_as_edited() -> None:
+    link = Recorder()
+    said = {"yes": True, "text": "fine", "by": "ada", "at": "2026-11-01T10:00:00Z", "details": {"draft": "b"}}
+    link.answer = said
+    answer = context(link).ask("Send it?", draft="a")
+    assert isinstance(answer, Answer) and answer
+    assert (answer.text, answer.by, answer.at, answer["draft"]) == ("fine", "ada", "2026-11-01T10:00:00Z", "b")
+    link.answer = {**said, "yes": False}
+    assert not context(link).ask("Send it?", draft="a")
+
+    async def agent(ctx: Context) -> Any:
+        return await ctx.ask("Send it?", question="a detail may have any name")
+
+    waiting = AsyncRecorder()
+    waiting.answer = said
+    assert asyncio.run(agent(context(waiting)))["draft"] == "b"
+
+
+# ---- money and files
+
+
+def test_usage_is_told_at_once_and_may_be_awaited_or_not() -> None:
+    link = AsyncRecorder()
+
+    async def agent(ctx: Context) -> None:
+        ctx.usage(cost=0.25)
+        await ctx.usage(model="m", input_tokens=3, output_tokens=4)
+        ctx.usage({"model": "gpt-x", "usage": {"prompt_tokens": 5, "completion_tokens": 6}}, cost=1)
+
+    asyncio.run(agent(context(link)))
+    assert [(one["cost"], one["input_tokens"], one["model"]) for one in link.told] == [
+        (0.25, 0, None),
+        (None, 3, "m"),
+        (1.0, 5, "gpt-x"),
+    ]
+    with pytest.raises(ValueError, match="cost"):
+        context(link).usage(cost=-1)
+
+
+def test_an_items_folders_are_made_when_they_are_asked_for(tmp_path: Path) -> None:
+    ctx = context(work=tmp_path / "work" / "a")
+    assert not ctx.made_files
+    assert not (tmp_path / "work").exists()
+    (ctx.out / "letter.txt").write_text("x")
+    assert ctx.dir.is_dir()
+    assert ctx.made_files
+    assert ctx.dir.parent == ctx.out.parent
+    assert ctx.out.stat().st_mode & 0o777 == 0o700
+    ctx.close()
+    with pytest.raises(RuntimeError, match="over"):
+        _ = ctx.dir

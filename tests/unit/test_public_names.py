@@ -13,6 +13,7 @@ def test_the_public_names_are_these() -> None:
     assert set(agentrun.__all__) == {
         "AgentError",
         "AgentrunError",
+        "Answer",
         "BusyError",
         "CheckpointError",
         "Context",
@@ -24,6 +25,7 @@ def test_the_public_names_are_these() -> None:
         "JobError",
         "LaterError",
         "MemoryStore",
+        "Parked",
         "PlanError",
         "Retry",
         "RunError",

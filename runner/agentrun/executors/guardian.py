@@ -148,16 +148,23 @@ def _end(find: Callable[[], set[int]]) -> None:
         found = find()
         # Stopped first, all of them: a shell whose child is killed before it goes on with its next command.
         for pid in found:
-            _send(pid, signal.SIGSTOP)
-        killed = [_send(pid, signal.SIGKILL) for pid in found]
+            _stop(pid)
+        killed = [_kill(pid) for pid in found]
         quiet = 0 if any(killed) else quiet + 1
         time.sleep(pause)
         pause = min(pause * 2, 0.1)
 
 
-def _send(pid: int, number: int) -> bool:
+def _stop(pid: int) -> None:
     try:
-        os.kill(pid, number)
+        os.kill(pid, signal.SIGSTOP)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def _kill(pid: int) -> bool:
+    try:
+        os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         return True
     except PermissionError:  # became another user's: it can't be ended by us, and must not be waited for
