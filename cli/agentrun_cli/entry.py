@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import NoReturn
+
+if sys.argv[0].rpartition("/")[2] == "agentrun" and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+    # As the command, and before anything else is imported: Ctrl-C meanwhile ends it without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def main() -> NoReturn:
-    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
-        # Ctrl-C while the rest is imported ends it without a traceback.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
     words = sys.argv[1:]
     from agentrun_cli import inside
 

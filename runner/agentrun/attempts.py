@@ -200,7 +200,7 @@ class Attempts:
             carry=carry,
             timeout_seconds=job.timeout_seconds,
             log_path=self._logs.slot_path(slot),
-            work=self._files.work(key, generation),
+            folder=self._files.root,
         )
         conversation = Conversation(self, slot, work, remembered)
         at, began = time.time(), time.monotonic()

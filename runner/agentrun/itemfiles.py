@@ -31,8 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrun.errors import UsageError
-from agentrun.item import key_digest
-from agentrun.keynames import folder_name
+from agentrun.keynames import folder_name, work_name
 from agentrun.store.disk import Disk, check_folder, disk_error, is_temporary, sync_folder, temporary_name
 
 FILES_MOST, PATH_MOST_BYTES = 1000, 1024
@@ -60,10 +59,14 @@ class ItemFiles:
         self._durable: set[Path] = set()
         """Folders of published files whose own entry is known to be on disk."""
 
+    @property
+    def root(self) -> str:
+        """The folder that they are in."""
+        return str(self._root)
+
     def work(self, key: str, generation: int) -> Path:
         """The item's folder, which may not be there yet."""
-        name = key_digest(key).hex()
-        return self._root / (f"{name}-g{generation}" if generation else name)
+        return self._root / work_name(key, generation)
 
     def publish(self, work: Path, output: Path, key: str) -> list[dict[str, Any]]:
         """Make what is in the item's `out` part of the results; return what a record says of it, sorted by path.

@@ -306,8 +306,12 @@ def _command(values: Values, kind: str) -> tuple[str, ...] | None:
         raise value.wants('write the program first, such as ["./triage.sh", "{path}"]')
     try:
         check_argv(command, kind=kind)
+        named = [name for element in command for name in names_in(element)]
     except ValueError as error:
         raise value.refuse(str(error)) from None
+    if named and values.flag("serve"):
+        shown_name = "{" + named[0] + "}"
+        raise value.refuse(f"has {shown_name} in it; with serve = true an item comes as a line on standard input")
     return command
 
 

@@ -22,3 +22,9 @@ def folder_name(key: str) -> str:
         return key
     stem = file_stem(key, digits=8)
     return stem if stem[0] != "-" else f"item{stem}"
+
+
+def work_name(key: str, generation: int) -> str:
+    """Of the folder that an item works in: the key can be found again by its digest."""
+    name = key_digest(key).hex()
+    return f"{name}-g{generation}" if generation else name

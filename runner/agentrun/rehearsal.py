@@ -32,7 +32,7 @@ class Rehearsal:
         self._executor: Executor | None = None
 
     def run(self, attempt: Attempt) -> Outcome:
-        return self._runner.run(self._run(replace(attempt, log_path=attempt.work.parent / "program.log")))
+        return self._runner.run(self._run(replace(attempt, log_path=Path(attempt.folder, "program.log"))))
 
     def close(self) -> None:
         try:

@@ -80,7 +80,7 @@ class Trial:
             carry=self._carry,
             timeout_seconds=None,
             log_path=Path(os.devnull),
-            work=Path(self._scratch.name) / str(item.index),
+            folder=self._scratch.name,
         )
         if self._programs is not None:
             return self._programs.run(attempt)

@@ -93,8 +93,15 @@ class Place:
         store = FolderStore(self.folder)
         if self.is_begun and store.load().finished is None:
             return [record for _, record in store.scan()]
-        filed = sorted((self.folder / "runs").glob("*.jsonl"))
-        return [decode_record(line) for path in filed for line in path.read_bytes().split(b"\n")[:-1]]
+        if not (ended := store.summaries()):
+            return []
+        path = self.folder / "runs" / f"{ended[0]['run_id']}.jsonl"
+        if not path.exists():
+            # It is finished, and the journal was about to be filed.
+            (path,) = self.folder.glob("journal-*.jsonl")
+        # What is behind its length was never whole.
+        text = path.read_bytes()[: ended[0]["journal_length"]]
+        return [decode_record(line) for line in text.split(b"\n")[:-1]]
 
     # ---- launches
 

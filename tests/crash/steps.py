@@ -14,13 +14,14 @@ import gc
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from itertools import count, product
+from dataclasses import asdict, dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -126,8 +127,8 @@ class Reply:
         return int(key[-1]) % 2 == 0, f"words {self.run} about {key}"
 
 
-def make_place(base: Path, kind: Kind) -> Place:
-    keys = [key_of(n) for n in range(ITEMS[kind])]
+def make_place(base: Path, kind: Kind, total: int) -> Place:
+    keys = [key_of(n) for n in range(total)]
     if kind == "bash":
         return Place(base, keys, BASH_AGENT, concurrency=CONCURRENCY, command=("./agent.sh", "{}"), parse="json")
     if kind == "loop":
@@ -181,6 +182,17 @@ class Watch:
     done: set[str] = field(default_factory=set)
     remembered: int = 0
     """How often an attempt was given the result of a step that was finished before."""
+
+    def copy(self) -> Watch:
+        """As it stands now, to go on from more than once."""
+        return replace(
+            self,
+            answered=dict(self.answered),
+            steps=set(self.steps),
+            finished=set(self.finished),
+            taken=set(self.taken),
+            done=set(self.done),
+        )
 
     def answer(self, chance: random.Random, share: float) -> int:
         """Answer some of the questions that wait, each once; how many."""
@@ -268,7 +280,7 @@ def kill_at_random(kind: Kind, kills: int, seed: int, seconds: float = 0.0) -> d
         return tally.kills < kills and not (seconds and time.monotonic() > began + seconds)
 
     with scratch() as path:
-        place = make_place(path / "run", kind)
+        place = make_place(path / "run", kind, ITEMS[kind])
         try:
             _run_undisturbed(place, ITEMS[kind])
             gc.collect()
@@ -282,39 +294,49 @@ def kill_at_random(kind: Kind, kills: int, seed: int, seconds: float = 0.0) -> d
     return {**asdict(tally), "seconds": round(time.monotonic() - began, 1)}
 
 
-DIED = 9
+FEW, DIED = 2, 9
 
 
 def die_at_each_call() -> dict[str, Any]:
-    """Not at random: the process ends at the n-th call to the disk of each kind, right before and right after it, for
-    every n; in a launch that begins a run, and in one that takes in answers."""
+    """Not at random: the process ends at the n-th call to the disk of each kind, for every n, right before it, and
+    after it where that shows; in a launch that begins a run, and in one that takes in answers."""
     tally = Tally()
     with scratch() as path:
-        place = make_place(path / "run", "loop")
-        _run_undisturbed(place, ITEMS["loop"])
+        place, saved = make_place(path / "run", "loop", FEW), path / "saved"
+        _run_undisturbed(place, FEW)
+        gc.collect()
+        gc.freeze()
+        moments = [(call, False) for call in CALLS] + [(call, True) for call in CALLS if call in ("replace", "unlink")]
         try:
-            for has_answers in (False, True):
-                for call, after in product(CALLS, (False, True)):
-                    _die_at_each(place, tally, call, after, has_answers)
+            place.clear()
+            begun = Watch(place, FEW, Reply(1))
+            for call, after in moments:
+                _die_at_each(begun, None, tally, call, after)
+            place.clear()
+            if place.end(place.start()) != 3:
+                raise Fault("nothing waits")
+            answered = Watch(place, FEW, Reply(2))
+            answered.answer(random.Random(0), 1.0)
+            answered.check()
+            shutil.copytree(place.base, saved)
+            for call, after in moments:
+                _die_at_each(answered, saved, tally, call, after)
         except Exception as error:
             tally.faults.append(f"after {tally.kills} deaths: {type(error).__name__}: {error}")
     return asdict(tally)
 
 
-def _die_at_each(place: Place, tally: Tally, call: Call, after: bool, has_answers: bool) -> None:
+def _die_at_each(start: Watch, saved: Path | None, tally: Tally, call: Call, after: bool) -> None:
+    place = start.place
     for n in count(1):
         place.clear()
-        watch = Watch(place, ITEMS["loop"], Reply(n))
-        if has_answers:
-            if place.end(place.start()) != 3:
-                raise Fault("nothing waits")
-            tally.answers += watch.answer(random.Random(n), 1.0)
-            watch.check()
+        if saved is not None:
+            shutil.copytree(saved, place.base, dirs_exist_ok=True)
+        watch = start.copy()
         ended = place.end(place.start(disk=FaultyDisk(call, n, lambda: os._exit(DIED), after=after)))
         if ended in EXITS:
             return
         tally.kills += 1
-        what = f"death at {call} number {n}{' when it was done' if after else ''}"
         try:
             if ended != DIED:
                 raise Fault(f"it ended with {ended}")
@@ -325,7 +347,7 @@ def _die_at_each(place: Place, tally: Tally, call: Call, after: bool, has_answer
                 watch.check()
                 tally.answers += watch.answer(random.Random(n), 1.0) if place.is_begun else 0
         except Fault as fault:
-            raise Fault(f"{what}: {fault}") from None
+            raise Fault(f"death at {call} number {n}{' when it was done' if after else ''}: {fault}") from None
         tally.runs += 1
         tally.remembered += watch.remembered
 

@@ -256,7 +256,7 @@ def test_usage_is_told_at_once_and_may_be_awaited_or_not() -> None:
 
 
 def test_an_items_folders_are_made_when_they_are_asked_for(tmp_path: Path) -> None:
-    ctx = context(work=tmp_path / "work" / "a")
+    ctx = context(folder=str(tmp_path / "work"))
     assert not ctx.made_files
     assert not (tmp_path / "work").exists()
     (ctx.out / "letter.txt").write_text("x")

@@ -99,6 +99,12 @@ def test_a_command_may_serve() -> None:
     assert not build({**LEAST, "agent": None, "command": ["x"]}).serve
 
 
+def test_a_program_that_serves_gets_its_items_as_lines_and_not_in_its_words() -> None:
+    with pytest.raises(JobError, match=r"command has \{key\} in it; with serve = true an item comes as a line"):
+        build({**LEAST, "agent": None, "command": ["x", "{key}"], "serve": True})
+    assert build({**LEAST, "agent": None, "command": ["x", "{{}}"], "serve": True}).serve
+
+
 def test_a_timeout_of_zero_is_none() -> None:
     assert build({**LEAST, "run": {"timeout": 0}}).timeout_seconds is None
 

@@ -89,7 +89,7 @@ class Bench:
             carry=None,
             timeout_seconds=30.0,
             log_path=self.folder / "slot.log",
-            work=self.folder / "work",
+            folder=str(self.folder / "work"),
         )
 
     def output(self, item: Item, /, **values: Any) -> Any:

@@ -16,7 +16,6 @@ is to end, with the outcome `waiting`. Whatever is wrong with a message is answe
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Any, Literal, Protocol
 
 from agentrun.failure import Failure
 from agentrun.item import Item
+from agentrun.keynames import work_name
 
 Channel = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 OutcomeKind = Literal["done", "failed", "waiting", "skipped", "cancelled", "lost"]
@@ -43,8 +43,13 @@ class Attempt:  # not frozen: that makes it thrice as dear, and there is one for
     timeout_seconds: float | None
     log_path: Path
     """Where the attempt's prints go. One file a slot, emptied by the executor when an attempt begins."""
-    work: Path = Path(os.devnull)
-    """The item's own folder, which may not be there yet: `dir` in it is its scratch, `out` its files."""
+    folder: str = ""
+    """Where the items have their own folders; see `work`."""
+
+    @property
+    def work(self) -> Path:
+        """The item's own folder, which may not be there yet: `dir` in it is its scratch, `out` its files."""
+        return Path(self.folder, work_name(self.item.key, self.generation))
 
 
 @dataclass(slots=True)

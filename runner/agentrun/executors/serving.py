@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentrun.context import idempotency_key
-from agentrun.errors import JobError, Stop
+from agentrun.errors import Stop
 from agentrun.executors.calls import CLOSE_SECONDS
 from agentrun.executors.child import Child, await_children, describe_exit
 from agentrun.executors.facts import failure_from
@@ -77,10 +77,7 @@ class ServingExecutor:
         self._slots = asyncio.Semaphore(job.concurrency)
         self._servers: dict[Path, Server] = {}
         """By log: a program has one for its lifetime, and so has a slot."""
-        try:
-            self._argv = [fill(element, {}) for element in agent.argv]
-        except ValueError as error:
-            raise JobError(f"command: {error}; with serve = true an item comes as a line on standard input") from None
+        self._argv = [fill(element, {}) for element in agent.argv]
 
     async def start(self) -> None:
         """Programs are started when they are needed."""

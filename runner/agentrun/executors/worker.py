@@ -70,7 +70,7 @@ def describe_attempt(attempt: Attempt) -> dict[str, Any]:
         "carry": attempt.carry,
         "timeout_seconds": attempt.timeout_seconds,
         "log_path": str(attempt.log_path),
-        "work": str(attempt.work),
+        "folder": attempt.folder,
     }
 
 
@@ -87,7 +87,7 @@ def attempt_from(message: dict[str, Any]) -> Attempt:
         carry=message["carry"],
         timeout_seconds=message["timeout_seconds"],
         log_path=Path(message["log_path"]),
-        work=Path(message["work"]),
+        folder=message["folder"],
     )
 
 

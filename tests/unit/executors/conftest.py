@@ -86,7 +86,7 @@ class Bench:
             "carry": None,
             "timeout_seconds": 30.0,
             "log_path": self.folder / "slot.log",
-            "work": self.folder / "work" / "k",
+            "folder": str(self.folder / "work"),
         }
         return Attempt(**{**values, **changes})
 

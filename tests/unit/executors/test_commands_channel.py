@@ -24,6 +24,7 @@ from agentrun.executors.open import open_executor
 from agentrun.executors.port import Channel, Executor, Outcome
 from agentrun.executors.switchboard import Switchboard
 from agentrun.item import Item
+from agentrun.keynames import work_name
 from agentrun.placeholders import escape
 
 if TYPE_CHECKING:
@@ -399,12 +400,12 @@ def test_folders_are_there_before_the_program_and_named(bench: Bench, runner: Ru
     script = (
         'echo a >"$AGENTRUN_ITEM_DIR/a"; echo b >"$AGENTRUN_OUT_DIR/b"; ls -ld "$0" "$1" | cut -c1-10; echo "$0" "$1"'
     )
-    work = bench.folder / "work" / "item"
+    work = bench.folder / "work" / work_name("k", 0)
     for _ in range(2):  # the second finds them
 
         async def scenario() -> None:
             async with opened(bench, "sh", "-c", script, "{dir}", "{out}") as executor:
-                outcome = await executor.run(bench.attempt(item=Item(0, "k", "a"), work=work), runner.channel)
+                outcome = await executor.run(bench.attempt(item=Item(0, "k", "a")), runner.channel)
                 assert bench.output(outcome) == f"drwx------\ndrwx------\n{work}/dir {work}/out"
                 assert outcome.made_files
 
@@ -435,9 +436,10 @@ def test_the_command_is_found_where_it_is_not_on_the_path(bench: Bench, runner: 
 def test_folders_that_are_empty_in_the_end_are_gone(bench: Bench, runner: Runner, script: str, made: bool) -> None:
     async def scenario() -> None:
         async with opened(bench, "sh", "-c", script, "{dir}", "{out}") as executor:
-            outcome = await executor.run(bench.attempt(), runner.channel)
+            attempt = bench.attempt()
+            outcome = await executor.run(attempt, runner.channel)
             assert (outcome.kind, outcome.made_files) == ("done", made)
-            assert (bench.folder / "work" / "k").exists() == made
+            assert attempt.work.exists() == made
 
     bench.run(scenario())
 

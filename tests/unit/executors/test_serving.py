@@ -16,13 +16,14 @@ import pytest
 
 from agentrun.agents import load_agent
 from agentrun.context import idempotency_key
-from agentrun.errors import DiskError, JobError
+from agentrun.errors import DiskError
 from agentrun.executors import serving
 from agentrun.executors.guardian import read_process
 from agentrun.executors.open import open_executor
 from agentrun.executors.port import Executor, Outcome
 from agentrun.failure import judge
 from agentrun.item import Item
+from agentrun.keynames import work_name
 from agentrun.placeholders import escape
 
 if TYPE_CHECKING:
@@ -113,8 +114,8 @@ def test_big_integers_are_refused_with_their_place(bench: Bench) -> None:
 
 
 def test_an_item_is_told_with_all_that_a_program_needs(bench: Bench) -> None:
-    work = bench.folder / "work" / "w"
-    (outcome,) = served(bench, "done([item, sorted(os.listdir(os.path.dirname(item['dir'])))])", "a", work=work)
+    work = bench.folder / "work" / work_name("k0", 0)
+    (outcome,) = served(bench, "done([item, sorted(os.listdir(os.path.dirname(item['dir'])))])", "a")
     item, folders = bench.output(outcome)
     assert item == {
         "type": "item",
@@ -133,8 +134,8 @@ def test_an_item_is_told_with_all_that_a_program_needs(bench: Bench) -> None:
 
 
 def test_files_that_it_made_are_told_of(bench: Bench) -> None:
-    work = bench.folder / "work" / "w"
-    (outcome,) = served(bench, "open(item['out'] + '/a', 'w'); done(1)", "a", work=work)
+    work = bench.folder / "work" / work_name("k0", 0)
+    (outcome,) = served(bench, "open(item['out'] + '/a', 'w'); done(1)", "a")
     assert outcome.made_files and (work / "out" / "a").exists()
 
 
@@ -422,11 +423,8 @@ def test_the_environment_tells_of_the_run_and_of_no_item(bench: Bench, monkeypat
     assert not [name for name in environ if name.startswith("AGENTRUN_ITEM") or name == "AGENTRUN_CHANNEL"]
 
 
-def test_placeholders_of_an_item_are_refused(bench: Bench) -> None:
+def test_braces_in_its_words_are_those_of_a_command(bench: Bench) -> None:
     async def scenario() -> None:
-        with pytest.raises(JobError, match=r"\{path\}.*serve = true"):
-            async with opened(bench, "cat", "{path}"):
-                pass
         async with opened(bench, "sh", "-c", escape('read -r item; echo \'{"type":"done","output":{}}\'')) as executor:
             assert bench.output(await executor.run(bench.attempt(), bench.channel)) == {}
 

@@ -1,0 +1,148 @@
+"""What a figure is measured with: the arena, the peers, how much of everything, and races in rounds.
+
+**Interleaved.** Contenders of a race run in rounds, A B C A B C …, never A A A B B B: a machine is slower for a minute now
+and then, and that should meet them all. Ratios are taken within a round.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Generic, TypeVar
+
+from benchmarks.arena import Arena, Spoiled, Took
+from benchmarks.peers import Peers, parallel
+from benchmarks.table import Form, Spread, as_time
+
+T = TypeVar("T")
+OURS = "agentrun"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many items, and how many rounds."""
+
+    rounds: int = 5
+    rounds_of_long: int = 3
+    items: int = 2_000
+    rate: int = 20_000
+    long: int = 100_000
+    long_one_by_one: int = 100_000
+    million: int = 1_000_000
+    first: int = 200
+    view: int = 40_000
+    workers: int = 1_000
+    commands: int = 2_000
+
+
+QUICK = Sizes(
+    rounds=3,
+    rounds_of_long=1,
+    items=300,
+    rate=5_000,
+    long=10_000,
+    long_one_by_one=3_000,
+    million=100_000,
+    first=60,
+    view=10_000,
+    workers=200,
+    commands=300,
+)
+
+
+@dataclass(frozen=True)
+class Race(Generic[T]):
+    taken: dict[str, list[T]]
+    spoiled: dict[str, str] = field(default_factory=dict)
+    """Who dropped out, and why."""
+
+    def spread(self, name: str, value: Callable[[T], float], form: Form = as_time) -> Spread:
+        return Spread([value(took) for took in self.taken[name]], form)
+
+    def has(self, name: str) -> bool:
+        return bool(self.taken.get(name)) and name not in self.spoiled
+
+
+@dataclass
+class Bench:
+    arena: Arena
+    peers: Peers
+    sizes: Sizes
+    chosen: Collection[str]
+    say: Callable[[str], None] = lambda text: None
+    parallel: str | None = field(default_factory=parallel)
+
+    def race(self, contenders: Mapping[str, Callable[[], T]], *, rounds: int | None = None) -> Race[T]:
+        """One that fails drops out of the race. If it is ours, that is an error of the benchmark."""
+        race: Race[T] = Race({name: [] for name in contenders})
+        rounds = rounds or self.sizes.rounds
+        for number in range(1, rounds + 1):
+            for name, run in contenders.items():
+                if name in race.spoiled:
+                    continue
+                self.say(f"round {number} of {rounds}: {name}")
+                try:
+                    race.taken[name].append(run())
+                except Spoiled as error:
+                    if name.startswith(OURS):
+                        raise
+                    race.spoiled[name] = str(error)
+        return race
+
+    def why_missing(self, race: Race[T], peer: str) -> str | None:
+        """Why there is no figure of this peer, if there is none."""
+        return self.peers.missing.get(peer) or race.spoiled.get(peer)
+
+    def run_job(self, total: int, *, width: int = 1, fail_percent: float = 0.0, what: str | None = None) -> Took:
+        """agentrun's command over a fresh job, to its end."""
+        place = self.arena.job(total, width=width, fail_percent=fail_percent, what=what)
+        try:
+            return self.arena.agentrun(place, total=total, fail_percent=fail_percent)
+        finally:
+            self.arena.leave(place)
+
+    # ---- races that more than one figure is taken from
+
+    @cached_property
+    def one_by_one(self) -> Race[Took]:
+        """-j 1, everybody: the limits, and if they are asked for the peers."""
+        arena, total = self.arena, self.sizes.items
+        contenders = {OURS: lambda: self.run_job(total)}
+        for way in ("raw", "append", "sqlite", "statefile"):
+            contenders[way] = lambda way=way: arena.module("limits", way, total=total)  # type: ignore[misc]
+        if "peers" in self.chosen:
+            for peer in self.peers.present():
+                contenders[peer.name] = lambda peer=peer: arena.module(  # type: ignore[misc]
+                    peer.module, total=max(20, total // peer.share), python=self.peers.python
+                )
+        return self.race(contenders)
+
+    @cached_property
+    def long_runs(self) -> dict[tuple[int, float], list[Took]]:
+        """By width and percentage of failures: runs of many items, in the probe."""
+        sizes = self.sizes
+        kinds = {
+            f"{OURS} -j {width}, {fails:g} % failing": (width, fails, sizes.long if width > 1 else sizes.long_one_by_one)
+            for width in (1, 64)
+            for fails in (0.0, 5.0)
+        }
+
+        def run(width: int, fails: float, total: int) -> Took:
+            place = self.arena.job(total, width=width, fail_percent=fails)
+            try:
+                return self.arena.agentrun(place, total=total, fail_percent=fails, probed=True)
+            finally:
+                self.arena.leave(place)
+
+        wide = {name: kind for name, kind in kinds.items() if kind[0] > 1}
+        race = self.race({name: lambda k=kind: run(*k) for name, kind in wide.items()}, rounds=sizes.rounds_of_long)  # type: ignore[misc]
+        slow = {name: kind for name, kind in kinds.items() if kind[0] == 1}
+        # Minutes each: once.
+        slow_race = self.race({name: lambda k=kind: run(*k) for name, kind in slow.items()}, rounds=1)  # type: ignore[misc]
+        return {kinds[name][:2]: taken for name, taken in (race.taken | slow_race.taken).items()}
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

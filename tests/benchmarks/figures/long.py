@@ -1,0 +1,44 @@
+"""Long runs: does the cost of an item grow with progress, and what is written for each?"""
+
+from __future__ import annotations
+
+from benchmarks.arena import Took
+from benchmarks.bench import Bench
+from benchmarks.table import Row, Spread, as_bytes, as_time, at_most
+
+MOST_BYTES = {1: 12 * 1024, 64: 1024}
+
+
+def flat(bench: Bench) -> list[Row]:
+    rows = []
+    for (width, fails), taken in bench.long_runs.items():
+        failing = f", {fails:g} % scattered failures" if fails else ""
+        what = f"time per settled item, last tenth of {taken[0].total:,}, `-j {width}`{failing}"
+        first, last = (Spread([took.tenths[at] for took in taken], as_time) for at in (0, -1))
+        rows.append(at_most(what, last, "the first tenth", first, 1.15, "≤ 1.15"))
+    return rows
+
+
+def written(bench: Bench) -> list[Row]:
+    """By `write_bytes` of /proc/self/io: what reached the block layer from the runner, in whole pages, its log included.
+
+    The output itself is the results file, once; what the journal holds of it counts as beyond.
+    """
+    rows = []
+    for (width, fails), taken in bench.long_runs.items():
+        if fails:
+            continue
+        most = MOST_BYTES[width]
+        what = f"bytes written per item beyond the output, {taken[0].total:,} items, `-j {width}`"
+        must = f"≤ {most // 1024} KiB"
+        if not all(took.report.get("write_bytes") for took in taken):
+            rows.append(Row(what, must=must, note="the system does not count them (/proc/self/io, or a file system in memory)"))
+            continue
+        ours = Spread([_beyond(took, "write_bytes") for took in taken], as_bytes)
+        handed = Spread([_beyond(took, "wchar") for took in taken], as_bytes)
+        rows.append(Row(what, ours, must=must, ok=ours.middle <= most, note=f"handed to write(2): {handed}"))
+    return rows
+
+
+def _beyond(took: Took, counter: str) -> float:
+    return float(took.report[counter] - took.report["results_bytes"]) / took.total
