@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test check format torture gate flat wheel clean
+.PHONY: help demo test check format torture gate flat bench wheel clean
 .DEFAULT_GOAL := help
 
 help: ## what can be made
@@ -40,10 +40,13 @@ gate: $(STAMP) ## seeded bugs, each caught by a crash test
 	PYTHONPATH=tests $(BIN)/python -m crash.gate
 
 flat: $(STAMP) ## does the cost of an item grow with progress?
-	$(BIN)/python tests/benchmarks/flat.py
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.flat
+
+bench: $(STAMP) ## beside the disk's limit and the peers: make bench QUICK=1 ONLY=item,rate
+	@PYTHONPATH=tests $(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(WRITE),--write $(WRITE))
 
 wheel: $(STAMP) ## dist/*.whl
 	$(BIN)/python -m build --wheel
 
 clean: ## remove what was made
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .bench dist .mypy_cache .ruff_cache .pytest_cache

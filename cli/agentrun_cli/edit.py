@@ -25,7 +25,9 @@ def edit(
     resume: handing_in.Resume = False,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Correct an output in $EDITOR; it is kept, marked as edited, and not run over.
+    """Correct an output in $EDITOR; it is not run over.
+
+    It is kept, and marked as edited, also if its item changes.
 
     \b
     agentrun edit triage documents/0007.txt

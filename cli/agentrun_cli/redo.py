@@ -20,7 +20,7 @@ def redo(
     index: handing_in.Indexes = None,
     failed: Annotated[bool, typer.Option("--failed", help="Those that failed, also those set aside.")] = False,
     cause: Annotated[
-        str | None, typer.Option("--cause", metavar="TEXT", help="That failed so, as failures shows it.")
+        str | None, typer.Option("--cause", metavar="TEXT", help="Those that failed with this, as failures shows it.")
     ] = None,
     agent_version: Annotated[
         str | None, typer.Option("--agent-version", metavar="V", help="Made by this version of the agent.")
@@ -32,7 +32,7 @@ def redo(
     by: handing_in.By = None,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Begin items anew: their results are given up, and they are run again.
+    """Begin items anew; the results they have are given up.
 
     \b
     agentrun redo triage documents/0007.txt

@@ -21,7 +21,7 @@ def skip(
     index: handing_in.Indexes = None,
     failed: Annotated[bool, typer.Option("--failed", help="All that failed.")] = False,
     cause: Annotated[
-        str | None, typer.Option("--cause", metavar="TEXT", help="That failed so, as failures shows it.")
+        str | None, typer.Option("--cause", metavar="TEXT", help="Those that failed with this, as failures shows it.")
     ] = None,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with each of them.")] = "",
     by: handing_in.By = None,

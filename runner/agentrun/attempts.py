@@ -107,9 +107,9 @@ class Attempts:
             return first
         return await self._retry(first, work, partial(self._try, slot, work, generation, carry))
 
-    async def forget_files(self, work: Work) -> None:
+    async def forget_files(self, work: Work, generation: int) -> None:
         """The item is done, and that is on disk: its scratch is no longer needed."""
-        await asyncio.to_thread(self._files.forget, work.item.key, self.run.ledger.generation(work.row))
+        await asyncio.to_thread(self._files.forget, work.item.key, generation)
 
     async def _retry(
         self, first: Ended, work: Work, attempt: Callable[[int, list[dict[str, Any]]], Awaitable[Ended]]

@@ -1,6 +1,8 @@
 """Group commit: while one commit is being written, finished units gather; the next one takes them all.
 
-The store is called from a thread of its own, so that an fsync never holds up the agents on the loop.
+The store is called from a thread of its own, so that an fsync never holds up the agents on the loop. With one item at a
+time there is nobody to hold up, and the way to another thread and back takes about as long as a good disk's fsync: then
+it is called on the loop.
 """
 
 from __future__ import annotations
@@ -39,18 +41,21 @@ class Committer:
         *,
         snapshot: Callable[[Sequence[Unit]], Checkpoint],
         landed: Callable[[Sequence[Unit], Sequence[int]], None],
+        has_thread: bool = True,
     ) -> None:
         self._store = store
         self._snapshot = snapshot
         self._landed = landed
         self._loop = asyncio.get_running_loop()
-        self._gathering: list[tuple[Unit, asyncio.Future[None]]] = []
-        self._bare: list[asyncio.Future[None]] = []
+        self._gathering: list[Unit] = []
+        self._waiting: list[asyncio.Future[None]] = []
         self._busy = False
         self._error: BaseException | None = None
         self._orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._write, name="agentrun-commit", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+        if has_thread:
+            self._thread = threading.Thread(target=self._work, name="agentrun-commit", daemon=True)
+            self._thread.start()
 
     @property
     def has_failed(self) -> bool:
@@ -58,98 +63,110 @@ class Committer:
 
     def commit(self, unit: Unit) -> asyncio.Future[None]:
         """Done when the unit's checkpoint is on disk."""
-        return self._enqueue(unit)
+        return self._enqueue([unit])
+
+    def commit_all(self, units: Sequence[Unit]) -> asyncio.Future[None]:
+        """Done when all of them are, in one checkpoint."""
+        return self._enqueue(units)
 
     def commit_bare(self) -> asyncio.Future[None]:
         """A checkpoint without a record of its own."""
-        return self._enqueue(None)
+        return self._enqueue([])
 
-    async def do(self, work: Callable[[], T]) -> T:
-        """Call the store, which is to be called from one thread, in its thread."""
+    def do(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Call the store where it is called from: in one thread."""
         done: asyncio.Future[T] = self._loop.create_future()
-        self._orders.put((work, done))
-        return await done
+        if self._thread is not None:
+            self._orders.put((work, done))
+        else:
+            _tell(done, *_try(work))
+        return done
 
-    def _enqueue(self, unit: Unit | None) -> asyncio.Future[None]:
+    def _enqueue(self, units: Sequence[Unit]) -> asyncio.Future[None]:
         done: asyncio.Future[None] = self._loop.create_future()
         if self._error is not None:
             done.set_exception(self._error)
             return done
-        if unit is None:
-            self._bare.append(done)
-        else:
-            self._gathering.append((unit, done))
+        self._gathering += units
+        self._waiting.append(done)
         if not self._busy:
             self._begin()
         return done
 
     def _begin(self) -> None:
-        gathered, self._gathering = self._gathering, []
-        waiters = [done for _, done in gathered] + self._bare
-        units = [unit for unit, _ in gathered]
-        self._bare, self._busy = [], True
-        self._orders.put((self._snapshot(units), units, waiters))
+        units, self._gathering = self._gathering, []
+        waiting, self._waiting = self._waiting, []
+        self._busy = True
+        checkpoint = self._snapshot(units)
+        if self._thread is not None:
+            self._orders.put((checkpoint, units, waiting))
+        else:
+            self._finish(units, waiting, *_try(lambda: self._write(checkpoint, units)))
 
-    def _write(self) -> None:
+    def _work(self) -> None:
+        """The thread's."""
         while (order := self._orders.get()) is not None:
             if len(order) == 2:
-                self._do(*order)
-                continue
-            checkpoint, units, waiters = order
-            refs: list[int] = []
-            error: BaseException | None = None
-            try:
-                refs = self._store.commit(checkpoint, [unit.entry for unit in units])
-                self._store.note(
-                    {
-                        "at": checkpoint.updated_at,
-                        "event": "checkpoint",
-                        "seq": checkpoint.seq,
-                        "last_completed": checkpoint.last_completed,
-                    }
-                )
-            except BaseException as caught:
-                error = caught
-            self._loop.call_soon_threadsafe(self._finish, units, waiters, refs, error)
-
-    def _do(self, work: Callable[[], T], done: asyncio.Future[T]) -> None:
-        def tell(result: T | None, error: BaseException | None) -> None:
-            if done.done():
-                return
-            if error is not None:
-                done.set_exception(error)
+                work, done = order
+                self._loop.call_soon_threadsafe(_tell, done, *_try(work))
             else:
-                done.set_result(result)  # type: ignore[arg-type]
+                checkpoint, units, waiting = order
+                refs, error = _try(lambda: self._write(checkpoint, units))  # noqa: B023
+                self._loop.call_soon_threadsafe(self._finish, units, waiting, refs, error)
 
-        try:
-            self._loop.call_soon_threadsafe(tell, work(), None)
-        except BaseException as error:
-            self._loop.call_soon_threadsafe(tell, None, error)
+    def _write(self, checkpoint: Checkpoint, units: Sequence[Unit]) -> list[int]:
+        refs = self._store.commit(checkpoint, [unit.entry for unit in units])
+        self._store.note(
+            {
+                "at": checkpoint.updated_at,
+                "event": "checkpoint",
+                "seq": checkpoint.seq,
+                "last_completed": checkpoint.last_completed,
+            }
+        )
+        return refs
 
     def _finish(
         self,
-        units: list[Unit],
-        waiters: list[asyncio.Future[None]],
-        refs: list[int],
+        units: Sequence[Unit],
+        waiting: list[asyncio.Future[None]],
+        refs: list[int] | None,
         error: BaseException | None,
     ) -> None:
         self._busy = False
         if error is not None:
             # Whether it is on disk is unknown: nothing is acknowledged from here on.
             self._error = error
-            waiters += [done for _, done in self._gathering] + self._bare
-            self._gathering, self._bare = [], []
-            for done in waiters:
+            waiting += self._waiting
+            self._gathering, self._waiting = [], []
+            for done in waiting:
                 if not done.done():
                     done.set_exception(error)
             return
-        self._landed(units, refs)
-        for done in waiters:
+        self._landed(units, refs or [])
+        for done in waiting:
             if not done.done():
                 done.set_result(None)
-        if self._gathering or self._bare:
+        if self._waiting:
             self._begin()
 
     def close(self) -> None:
-        self._orders.put(None)
-        self._thread.join()
+        if self._thread is not None:
+            self._orders.put(None)
+            self._thread.join()
+
+
+def _try(work: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+    try:
+        return work(), None
+    except BaseException as error:
+        return None, error
+
+
+def _tell(done: asyncio.Future[T], result: T | None, error: BaseException | None) -> None:
+    if done.done():
+        return
+    if error is not None:
+        done.set_exception(error)
+    else:
+        done.set_result(result)  # type: ignore[arg-type]

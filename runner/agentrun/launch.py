@@ -200,7 +200,7 @@ class Launch:
         run, job = self._run, self._job
         self._logs = ItemLogs(self._folder / "logs")
         self._files = ItemFiles(self._folder, self._disk)
-        committer = Committer(self._store, snapshot=self._snapshot, landed=self._landed)
+        committer = Committer(self._store, snapshot=self._snapshot, landed=self._landed, has_thread=job.concurrency > 1)
         attempts = Attempts(
             executor,
             job,
@@ -394,13 +394,14 @@ class Launch:
     async def _commit_taken(
         self, decided: Sequence[Taken | Dropped], committer: Committer, *, are_counted: bool
     ) -> None:
-        commits = [
-            committer.commit(Unit(one.row, None, entry, are_counted))
+        units = [
+            Unit(one.row, None, entry, are_counted)
             for one in decided
             if isinstance(one, Taken)
             for entry in one.entries
         ]
-        await asyncio.gather(*commits)
+        if units:
+            await committer.commit_all(units)
         for one in decided:
             if isinstance(one, Dropped):
                 self._note("dropped", message=one.name, key=one.key, reason=one.reason)
@@ -470,7 +471,7 @@ class Launch:
         progress.done, progress.failed = counts["done"], counts["failed"]
         progress.skipped, progress.waiting = counts["skipped"], counts["waiting"]
         progress.running = len(self._slots.in_flight) if self._slots else 0
-        progress.cost = self._run.checkpoint.usage.get("cost")
+        progress.cost = self._run.purse.usage.get("cost")
 
     # ---- ending
 

@@ -1,9 +1,10 @@
 """The purse: what a run has used, and whether its budget has room for another item.
 
 Until an item has ended with a cost nobody knows what one costs: one is in flight. From then on each item in flight is
-reserved at the dearest so far, and another begins only if all of that stays within the budget. What `reserved` says
-is written with `running` in every checkpoint; a launch that finds it there charges it as lost, because the one that
-died may have spent it.
+reserved at the dearest so far, and another begins only if all of that stays within the budget; and no more are in
+flight than have ended, because the first few say little of what the others cost. What `reserved` says is written with
+`running` in every checkpoint; a launch that finds it there charges it as lost, because the one that died may have spent
+it. If a dearer item ends later, those that were lost may have cost as much: they are charged the difference.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ class _Measure:
     lost: str
     dearest: str
     reserved: str
+    left: str
+    """What launches that died have left in flight: `items`, of what they may have cost the part that they had `used`
+    (and the totals have), and what was `charged`."""
 
     def of(self, usage: Mapping[str, Any]) -> float | None:
         """None where it was not reported."""
@@ -35,8 +39,8 @@ class _Measure:
         return usage.get("input_tokens", 0) + usage.get("output_tokens", 0) if usage else None
 
 
-DOLLARS = _Measure("budget", "cost", "lost", "dearest", "reserved")
-TOKENS = _Measure("token_budget", "tokens", "lost_tokens", "dearest_tokens", "reserved_tokens")
+DOLLARS = _Measure("budget", "cost", "lost", "dearest", "reserved", "left")
+TOKENS = _Measure("token_budget", "tokens", "lost_tokens", "dearest_tokens", "reserved_tokens", "left_tokens")
 
 
 @dataclass(slots=True)
@@ -70,9 +74,21 @@ class Purse:
             self._lose(measure, self._rest(measure, row))
 
     def charge_left(self, running: Collection[Mapping[str, Any]]) -> None:
-        """A launch died with these in flight."""
-        for measure in (DOLLARS, TOKENS):
-            self._lose(measure, sum(one.get(measure.reserved, 0) for one in running))
+        """A launch died with these in flight: each may have cost as much as the dearest, also one that comes later."""
+        for measure, _ in self.limits if running else ():
+            dearest = self.usage.get(measure.dearest, 0)
+            left = self.usage.get(measure.left, {"items": 0, "used": 0, "charged": 0})
+            used = left["used"] + sum(dearest - one.get(measure.reserved, 0) for one in running)
+            self.usage[measure.left] = {**left, "items": left["items"] + len(running), "used": round(used, 10)}
+            self._price_left(measure)
+
+    def _price_left(self, measure: _Measure) -> None:
+        left = self.usage.get(measure.left)
+        if left is not None:
+            amount = left["items"] * self.usage.get(measure.dearest, 0) - left["used"] - left["charged"]
+            if amount > 0:
+                self.usage[measure.left] = {**left, "charged": round(left["charged"] + amount, 10)}
+                self._lose(measure, amount)
 
     def _lose(self, measure: _Measure, amount: float) -> None:
         if amount:
@@ -92,6 +108,9 @@ class Purse:
             amount = measure.of(spent)
             if amount is not None and amount >= self.usage.get(measure.dearest, 0):
                 self.usage[measure.dearest] = amount
+                self._price_left(measure)
+        if spent:
+            self.usage["known"] = self.usage.get("known", 0) + 1
 
     # ---- asking before
 
@@ -105,6 +124,9 @@ class Purse:
                     return "until one item has ended nobody knows what one costs"
                 if total >= limit:
                     return _tell(measure, limit, total, None)
+            elif len(others) >= self.usage.get("known", 1):
+                # One item says little of what the others cost; as many in flight as have ended.
+                return "until more items have ended it is not known well enough what one costs"
             elif total + sum(self._rest(measure, row) for row in others) + dearest > limit + _DUST:
                 return _tell(measure, limit, total, dearest)
         return None

@@ -96,7 +96,8 @@ class Slots:
             return None
         purse = self._run.purse
         if self._attempts.unpriced and purse.budget is not None:
-            self.stop(StopReason(4, self._attempts.unpriced, "then go on; what was done is kept"))
+            does = "limit it by token_budget in place of budget, then go on" if self._run.job.prompt else "then go on"
+            self.stop(StopReason(4, self._attempts.unpriced, does))
             return None
         if purse.limits and (why := purse.refusal()):
             self._held_back = why
@@ -197,14 +198,16 @@ class Slots:
             self.stop(StopReason(4, self._held_back, "go on with a higher --budget"))
 
     async def _slot(self, slot: int, first: Work) -> None:
-        run, work = self._run, first
+        run = self._run
         task = asyncio.current_task()
         assert task is not None
+        work: Work | None = None
         following: Work | None = first
         try:
             while following is not None and self.stop_reason is None:
-                work = following
-                ended = await self._attempt(slot, work, task)
+                work, following = following, None
+                generation = run.ledger.generation(work.row)
+                ended = await self._attempt(slot, work, generation, task)
                 if ended.kind == "back":
                     self._put_back(work, ended)
                     break
@@ -214,10 +217,12 @@ class Slots:
                 is_held_up = run.job.carry and ended.kind == "waiting"
                 self._next_of[slot] = following = None if is_held_up else self._next()
                 await self._committer.commit(Unit(work.row, slot, record))
-                self._note(work, ended)
+                settled, work = work, None
+                self._note(settled, ended)
                 if ended.made_files:
-                    await self._attempts.forget_files(work)
+                    await self._attempts.forget_files(settled, generation)
         finally:
+            # Not of one that is settled: it may have been begun anew since, in another slot.
             for left in (work, following):
                 if left is not None:
                     self.rows_in_flight.discard(left.row)
@@ -225,11 +230,10 @@ class Slots:
             self.in_flight.pop(slot, None)
             self._idle.append(slot)
 
-    async def _attempt(self, slot: int, work: Work, task: asyncio.Task[None]) -> Ended:
+    async def _attempt(self, slot: int, work: Work, generation: int, task: asyncio.Task[None]) -> Ended:
         self._attempting[slot] = task
-        run = self._run
         try:
-            return await self._attempts.settle(slot, work, generation=run.ledger.generation(work.row), carry=run.carry)
+            return await self._attempts.settle(slot, work, generation=generation, carry=self._run.carry)
         except asyncio.CancelledError:
             if not self._cancelled or not task.uncancel() == 0:
                 raise

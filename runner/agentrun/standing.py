@@ -64,7 +64,7 @@ class Run:
     purse: Purse = field(init=False)
 
     def __post_init__(self) -> None:
-        self.purse = Purse(self.checkpoint.usage, self.job.budget, self.job.token_budget)
+        self.purse = Purse(dict(self.checkpoint.usage), self.job.budget, self.job.token_budget)
 
     @property
     def run_id(self) -> str:
@@ -216,6 +216,8 @@ class Run:
         if self.purse.limits:
             for entry, work in zip(checkpoint.running, in_flight.values(), strict=True):
                 entry |= self.purse.reserved(work.row)
+        # As it is at this moment, like `running`: what is reported while this is written would be charged twice.
+        checkpoint.usage = {**self.purse.usage}
         checkpoint.context["deaths"] = self.deaths
         checkpoint.context["versions"] = ledger.versions
         if self.job.carry:

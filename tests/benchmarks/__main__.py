@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -52,7 +51,7 @@ def main() -> None:
         sizes = replace(sizes, rounds=options.rounds, rounds_of_long=min(options.rounds, sizes.rounds_of_long))
     home = Path(options.folder).resolve()
     home.mkdir(parents=True, exist_ok=True)
-    peers = Peers(home / "venv", wanted=not options.no_peers and bool(NEED_PEERS & set(options.only)), say=say)
+    peers = Peers(home, wanted=not options.no_peers and bool(NEED_PEERS & set(options.only)), say=say)
     scratch = Path(tempfile.mkdtemp(prefix="run-", dir=home))
     try:
         arena = Arena(scratch, tell=lambda share: say(f"    {share:.0%}"))
@@ -85,9 +84,11 @@ def _head(bench: Bench, is_quick: bool) -> str:
     lines = describe(bench.arena.folder)
     if versions := bench.peers.versions():
         lines.append(", ".join(versions))
-    lines.append(f"{sizes.rounds} rounds, interleaved ({sizes.rounds_of_long} of the long ones): median (least – most)")
+    lines.append(f"{sizes.rounds} rounds, interleaved ({sizes.rounds_of_long} of the long ones): median (least … most)")
     if is_quick:
-        lines.append("**quick**: few items and rounds, so what is said of 100,000 or 1,000,000 is of as many as the row says")
+        lines.append(
+            "**quick**: few items and rounds; where 100,000 or 1,000,000 are meant, the row says how many there were"
+        )
     return "\n".join(f"- {line}" for line in lines)
 
 
@@ -99,7 +100,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", type=_names, default=list(FIGURES), metavar="NAME,NAME", help=", ".join(FIGURES))
     parser.add_argument("--rounds", type=int, metavar="N", help="instead of the usual number")
     parser.add_argument("--no-peers", action="store_true", help="without LangGraph, DBOS and Prefect")
-    parser.add_argument("--folder", default=str(FOLDER), help="on the disk to measure; the peers are installed there too")
+    parser.add_argument("--folder", default=str(FOLDER), help="on the disk to measure; peers are installed there too")
     parser.add_argument("--write", metavar="FILE", help="the table goes here as well")
     return parser.parse_args()
 
@@ -113,4 +114,4 @@ def _names(text: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

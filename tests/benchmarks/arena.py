@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ class Took:
     def tenths(self) -> list[float]:
         """Seconds an item, in each tenth."""
         times = [*self.marks["tenths"], self.marks["last"]]
-        return [(later - earlier) / (self.total / TENTHS) for earlier, later in zip(times, times[1:], strict=False)]
+        return [(later - earlier) / (self.total / TENTHS) for earlier, later in pairwise(times)]
 
 
 class Arena:
@@ -89,6 +90,11 @@ class Arena:
         place = self.folder / f"place-{self._places}"
         place.mkdir()
         return place
+
+    def copy(self, place: Path) -> Path:
+        copy = self.place()
+        shutil.copytree(place, copy, dirs_exist_ok=True)
+        return copy
 
     def leave(self, place: Path) -> None:
         shutil.rmtree(place, ignore_errors=True)
@@ -183,9 +189,11 @@ class Arena:
             environ={"TERM": "xterm-256color", "COLUMNS": "100"} if on_terminal else None,
         )
 
-    def module(self, name: str, *arguments: str, total: int, python: str = sys.executable) -> Took:
-        """A contender of ours, in a place of its own."""
-        place = self.place()
+    def module(
+        self, name: str, *arguments: str, total: int, python: str = sys.executable, place: Path | None = None
+    ) -> Took:
+        """A contender, in a place of its own or in this one, which it leaves."""
+        place = place or self.place()
         try:
             return self.run([python, "-m", f"benchmarks.contenders.{name}", *arguments], place, total=total)
         finally:
@@ -210,8 +218,10 @@ class Arena:
             ended.set()
 
     def _watch(self, marks: Path, total: int, ended: threading.Event) -> None:
-        while not ended.wait(2.0):
-            self._tell(_read(marks).get("calls", 0) / total)
+        told = 0.0
+        while not ended.wait(1.0):
+            if (share := _read(marks).get("calls", 0) / total) > told:
+                self._tell(told := share)
 
 
 class _Output:

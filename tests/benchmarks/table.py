@@ -42,10 +42,10 @@ class Spread:
 
     def __str__(self) -> str:
         if not self.values:
-            return "–"
+            return "-"
         if len(self.values) == 1:
             return self.form(self.values[0])
-        return f"{self.form(self.middle)} ({self.form(min(self.values))} – {self.form(max(self.values))})"
+        return f"{self.form(self.middle)} ({self.form(min(self.values))} … {self.form(max(self.values))})"
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> Spread:

@@ -22,7 +22,7 @@ from typing import Any
 
 TENTHS = 10
 CPU_SECONDS = 0.010
-_ANSWER = "Of this it says that nothing is known for certain; see the appendix, and the letter of the third of May. " * 2
+_ANSWER = "Of this it says that nothing is known for certain; see the appendix, and the letter of May 3. " * 2
 
 
 def write_items(path: Path, total: int, fail_percent: float = 0.0) -> None:

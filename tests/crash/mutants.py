@@ -151,14 +151,9 @@ MUTANTS = [
     Mutant(
         "acknowledged before the rename",
         "committer.py",
-        """            refs: list[int] = []
-            error: BaseException | None = None
-            try:
-""",
-        """            refs: list[int] = [0] * len(units)
-            error: BaseException | None = None
-            self._loop.call_soon_threadsafe(self._finish, units, waiters, refs, error)
-            try:
+        "                checkpoint, units, waiting = order\n",
+        """                checkpoint, units, waiting = order
+                self._loop.call_soon_threadsafe(self._finish, units, waiting, [0] * len(units), None)
 """,
         (SLOT,),
     ),
@@ -399,9 +394,10 @@ MUTANTS = [
     Mutant(
         "a message unlinked before its record is on disk",
         LAUNCH,
-        "        await asyncio.gather(*commits)\n",
+        "        if units:\n            await committer.commit_all(units)\n",
         """        await committer.do(partial(self._store.drop, [one.name for one in decided if one.name]))
-        await asyncio.gather(*commits)
+        if units:
+            await committer.commit_all(units)
 """,
         (DEATHS,),
     ),

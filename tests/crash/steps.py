@@ -287,6 +287,9 @@ def kill_at_random(kind: Kind, kills: int, seed: int, seconds: float = 0.0) -> d
             gc.freeze()
             while goes_on():
                 place.clear()
+                if kind in ("loop", "thread"):
+                    # Alone, a launch commits without a thread of its own.
+                    place.job = replace(place.job, concurrency=chance.choice((1, CONCURRENCY, CONCURRENCY)))
                 watch = Watch(place, ITEMS[kind], Reply(tally.runs))
                 _kill_a_run(watch, kind, chance, tally, goes_on)
         except Exception as error:

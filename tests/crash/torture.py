@@ -2,8 +2,9 @@
 
     PYTHONPATH=tests python -m crash.torture --seed 7 --minutes 60 [--only kills,states]
 
-The time is shared evenly; `steps` takes what its first 300 kills of each kind of agent take. It prints the seed, how often each thing was tried, and what that proves: if nothing was
-found in n independent tries, the chance of it is below 3/n, with 95 % confidence.
+The time is shared evenly; `steps` takes as long as its first 300 kills of each kind of agent take. It prints the seed,
+how often each thing was tried, and what that proves: if nothing was found in n independent tries, the chance of it is
+below 3/n, with 95 % confidence.
 """
 
 from __future__ import annotations

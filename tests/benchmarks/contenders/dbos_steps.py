@@ -2,8 +2,8 @@
 
     python -m benchmarks.contenders.dbos_steps [resume]
 
-SQLite is as DBOS sets it up: a rollback journal, synchronous=FULL. To resume is to launch: it recovers the workflow that
-was left, and we wait for its result.
+SQLite is as DBOS sets it up: a rollback journal, synchronous=FULL. To resume is to launch: it recovers the workflow
+that was left, and we wait for its result.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python -m benchmarks.contenders.langgraph_sync [resume]
 
-A step of the graph is an item, so there is a checkpoint after each. The state holds the position and the latest output
-only: the outputs before it are in the thread's history. That favours it: a list of results in the state, which is what
-its users would rather have, is written anew at each step and grows with progress. SqliteSaver sets WAL, and SQLite's own
-default is synchronous=FULL. To resume is to invoke the thread without an input.
+A step of the graph is an item, so there is a checkpoint after each. The state holds the position and the latest
+output only: the outputs before it are in the thread's history. That favours it: a list of results in the state, which
+is what its users would rather have, is written anew at each step and grows with progress. SqliteSaver sets WAL, and
+SQLite's own default is synchronous=FULL. To resume is to invoke the thread without an input.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ def main() -> None:
     builder.add_edge(START, "step")
     builder.add_conditional_edges("step", lambda state: "step" if state["position"] < len(items) else END)
     with SqliteSaver.from_conn_string("checkpoints.sqlite") as saver:
+        saver.setup()
+        if not items:
+            return
         graph = builder.compile(checkpointer=saver)
         config = {"configurable": {"thread_id": "bench"}, "recursion_limit": len(items) + 10}
         begin = None if sys.argv[1:] == ["resume"] else {"position": 0, "output": {}}

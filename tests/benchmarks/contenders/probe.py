@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrun import launch
+from agentrun.results import write_results
 from agentrun_cli.entry import main as command
 from benchmarks.work import peak_memory_bytes
 
@@ -38,7 +39,6 @@ def reset_peak_memory() -> None:
 def main() -> None:
     report: dict[str, Any] = {}
     path, sys.argv = Path(sys.argv[1]), ["agentrun", *sys.argv[2:]]
-    write_results = launch.write_results
 
     def timed(*arguments: Any) -> dict[str, Any]:
         report["peak_bytes"] = peak_memory_bytes()
@@ -50,7 +50,7 @@ def main() -> None:
         report["results_bytes"] = written["bytes"]
         return written
 
-    launch.write_results = timed  # type: ignore[attr-defined]
+    launch.write_results = timed  # type: ignore[assignment, attr-defined]
     try:
         command()
     finally:

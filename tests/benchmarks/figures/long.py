@@ -20,7 +20,7 @@ def flat(bench: Bench) -> list[Row]:
 
 
 def written(bench: Bench) -> list[Row]:
-    """By `write_bytes` of /proc/self/io: what reached the block layer from the runner, in whole pages, its log included.
+    """By `write_bytes` of /proc/self/io: what the runner sent to the block layer, in whole pages, its log included.
 
     The output itself is the results file, once; what the journal holds of it counts as beyond.
     """
@@ -32,7 +32,7 @@ def written(bench: Bench) -> list[Row]:
         what = f"bytes written per item beyond the output, {taken[0].total:,} items, `-j {width}`"
         must = f"≤ {most // 1024} KiB"
         if not all(took.report.get("write_bytes") for took in taken):
-            rows.append(Row(what, must=must, note="the system does not count them (/proc/self/io, or a file system in memory)"))
+            rows.append(Row(what, must=must, note="/proc/self/io does not count them here"))
             continue
         ours = Spread([_beyond(took, "write_bytes") for took in taken], as_bytes)
         handed = Spread([_beyond(took, "wchar") for took in taken], as_bytes)

@@ -1,13 +1,12 @@
 """A million items of a jsonl: memory, a resume in the middle, and the results.
 
-One run, 64 at a time: killed at half, gone on with, killed at the last item. Copies of that are gone on with to the end,
-one a round, each of which writes the results of all.
+One run, 64 at a time: killed at half, gone on with, killed at the last item. Copies of that are gone on with to the
+end, one a round, each of which writes the results of all.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -113,9 +112,7 @@ def _left(place: Path) -> int:
 
 def _to_the_end(arena: Arena, place: Path, total: int, copies: list[float]) -> Took:
     """Of a copy, since it can be ended once; then `cat` of the journal that it has filed."""
-    copy = arena.place()
-    arena.leave(copy)
-    shutil.copytree(place, copy)
+    copy = arena.copy(place)
     try:
         took = arena.agentrun(copy, "resume", "job.toml", "-q", total=total, probed=True)
         journal = next((copy / ".agentrun" / JOB / "runs").glob("*.jsonl"))

@@ -27,7 +27,7 @@ def workers(bench: Bench) -> list[Row]:
         finally:
             arena.leave(place)
 
-    race = bench.race({OURS: ours, "pool": partial(arena.module, "pool", str(PROCESSES), total=total)})
+    race = bench.race({OURS: ours, "pool": lambda: arena.module("pool", str(PROCESSES), total=total)})
     mine, pool = (race.spread(name, lambda took: took.seconds) for name in (OURS, "pool"))
     what = f"{PROCESSES} worker processes, {total:,} items of 10 ms of CPU: total time"
     return [at_most(what, mine, "`multiprocessing.Pool.imap`, chunk size 1", pool, 1.2, "≤ 1.2")]
@@ -35,9 +35,9 @@ def workers(bench: Bench) -> list[Row]:
 
 def commands(bench: Bench) -> list[Row]:
     total = bench.sizes.commands
-    ways = {OURS: "agentrun", "xargs": "xargs"} | ({"parallel": "parallel"} if bench.parallel else {})
+    ways = [OURS, "xargs", "parallel"] if bench.parallel else [OURS, "xargs"]
     race = bench.race(
-        {name: partial(per_command, bench, way, total, width=WIDTH, program=bench.parallel) for name, way in ways.items()}
+        {way: partial(per_command, bench, way, total, width=WIDTH, program=bench.parallel) for way in ways}
     )
     times = {name: Spread(taken, as_time) for name, taken in race.taken.items()}
     what = f"command agent `true`, `-j {WIDTH}`, time per item"
@@ -57,7 +57,7 @@ def per_command(bench: Bench, way: str, total: int, *, width: int, program: str 
 
 def _run_commands(bench: Bench, way: str, total: int, width: int, program: str | None) -> Took:
     arena = bench.arena
-    if way == "agentrun":
+    if way == OURS:
         return bench.run_job(total, width=width, what='command = ["true"]')
     place, keys = arena.place(), str(arena.keys(total))
     argv = {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from benchmarks.arena import Took
 from benchmarks.bench import OURS, Bench
 from benchmarks.table import Row, Spread, as_rate, as_time, at_most, ratios
@@ -19,8 +17,8 @@ def rate(bench: Bench) -> list[Row]:
         {
             OURS: lambda: bench.run_job(total, width=WIDTH),
             "raw": lambda: arena.module("limits", "raw", total=bench.sizes.items),
-            "skeleton": partial(arena.module, "skeleton", "own", str(WIDTH), total=total),
-            "bare-bones": partial(arena.module, "skeleton", "inline", str(WIDTH), total=total),
+            "skeleton": lambda: arena.module("skeleton", "own", str(WIDTH), total=total),
+            "bare-bones": lambda: arena.module("skeleton", "inline", str(WIDTH), total=total),
         }
     )
     ours, skeleton, bones = (
@@ -32,7 +30,7 @@ def rate(bench: Bench) -> list[Row]:
     ok = to_raw.middle >= 15 if applies else None
     note = "" if applies else f"raw takes {as_time(1 / raw.middle)}"
     return [
-        Row(WHAT, ours, "raw", raw, to_raw, "≥ 15 × raw's, where raw is over 0.5 ms", ok, note),
+        Row(WHAT, ours, "raw", raw, to_raw, "≥ 15 times raw's, where raw is over 0.5 ms", ok, note),
         Row(WHAT, ours, "the bare skeleton", skeleton, to_skeleton, "≥ 0.6", to_skeleton.middle >= 0.6),
         Row(WHAT, ours, "bare bones: a group commit of thirty lines", bones, ratios(ours.values, bones.values)),
     ]
