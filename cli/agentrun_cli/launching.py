@@ -90,9 +90,11 @@ def _with_hints(error: Any, name: str, shown: str) -> Any:
 def _nothing_to_resume(opened: OpenJob) -> dict[str, Any] | None:
     """Known without the lock, and without loading the agent: no run is unfinished."""
     from agentrun.errors import PlanError
+    from agentrun.recovery import changed_run
+    from agentrun.store.folder import FolderStore
     from agentrun.views import read_summaries
 
-    if (opened.folder / "state.json").exists():
+    if (opened.folder / "state.json").exists() or changed_run(FolderStore(opened.folder)):
         return None
     ended = read_summaries(opened.folder)
     if not ended:

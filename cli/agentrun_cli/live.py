@@ -276,7 +276,8 @@ def closing_lines(summary: dict[str, Any], job: str, name: str, seconds: float) 
         yield from _question_lines(summary.get("questions") or [], counts["waiting"], name)
     # Plain, it would run nothing: all that is not done has failed, and is left.
     failed = " --failed" if code == 1 and summary.get("left") == counts["failed"] else ""
-    yield f"  go on with:   agentrun resume {name}{failed}"
+    flags = f" {summary['flags']}" if summary.get("flags") else ""
+    yield f"  go on with:   agentrun resume {name}{failed}{flags}"
 
 
 def _cost_lines(usage: dict[str, Any]) -> Iterator[str]:
@@ -289,7 +290,8 @@ def _cost_lines(usage: dict[str, Any]) -> Iterator[str]:
     parts = [format_cost(usage["cost"])] if usage.get("cost") is not None else []
     parts += [format_tokens(usage)] if has_tokens else []
     lost = f" ({format_cost(usage['lost'])} of it lost in crashes)" if usage.get("lost") else ""
-    yield f"  cost:         {', '.join(parts)}{lost}"
+    label = "cost:" if usage.get("cost") is not None else "used:"
+    yield f"  {label}         {', '.join(parts)}{lost}"
 
 
 def _question_lines(questions: list[dict[str, Any]], waiting: int, name: str) -> Iterator[str]:

@@ -105,6 +105,9 @@ def _words(event: dict[str, Any]) -> str:
             return f"{launch} finished the run"
         case "stop":
             return f"{launch} stopped, {_position(event)}: {clean(event.get('reason', ''))}"
+        case "dropped":
+            about = clean(event.get("key") or event.get("message") or "?")
+            return f"{launch} dropped what was posted about {about}: {clean(event.get('reason', ''))}"
         case other:
             return f"{launch}: {clean(other)}"
 

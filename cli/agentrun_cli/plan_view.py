@@ -73,8 +73,11 @@ def opening_lines(planned: Planned) -> Iterator[str]:
         if planned.last is not None:
             yield f"  the last run {last_run(planned.last)}"
     else:
-        begun = began_at(planned.run_id)
-        yield f"{job.name}: going on with the run of {begun} (launch {planned.launch}) → {output}"
+        if planned.from_run:
+            yield f"{job.name}: a new run, with the results of the one of {began_at(planned.from_run)} → {output}"
+        else:
+            begun = began_at(planned.run_id)
+            yield f"{job.name}: going on with the run of {begun} (launch {planned.launch}) → {output}"
         yield from count_lines(plan)
     for note in planned.notes:
         yield f"  {clean(note)}"

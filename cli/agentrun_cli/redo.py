@@ -27,7 +27,7 @@ def redo(
     ] = None,
     first: Annotated[int | None, typer.Option("--from", metavar="K", min=0, help="Index K and all after it.")] = None,
     steps: Annotated[str | None, typer.Option("--steps", metavar="NAME", help="Keep the steps before NAME.")] = None,
-    now: Annotated[bool, typer.Option("--now", help="At once, not with the next launch.")] = False,
+    now: Annotated[bool, typer.Option("--now", "--resume", help="At once, not with the next launch.")] = False,
     yes: handing_in.Yes = False,
     by: handing_in.By = None,
     state_dir: flags.StateDir = None,
@@ -57,7 +57,7 @@ def redo(
         # Not the records: there may be very many.
         views = [_light(view) for view in found if _can_begin_anew(known, listing, view, is_named=named)]
         if not views:
-            raise UsageError(f"{known.folder.name}: no item is so; see: agentrun items {known.name}")
+            raise UsageError(f"{known.folder.name}: no item is meant by that; see: agentrun items {known.name}")
         if steps is not None:
             _check_steps(known, listing, views, steps)
     done = sum(view.state == "done" for view in views)

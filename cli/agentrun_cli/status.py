@@ -91,13 +91,16 @@ def _table(views: list[JobView]) -> Iterator[str]:
     from agentrun.usage import format_cost
 
     has_cost = any(view.cost for view in views)
-    head = ["JOB", "STATE", "DONE", "FAILED", *(["COST"] if has_cost else []), "LAST CHECKPOINT"]
+    waits = any(view.counts.get("waiting") for view in views)
+    more = [*(["WAITING"] if waits else []), *(["COST"] if has_cost else [])]
+    head = ["JOB", "STATE", "DONE", "FAILED", *more, "LAST CHECKPOINT"]
     rows = [head]
     for view in views:
         known = view.status not in ("new", "damaged")
         cells = [clean(view.job, limit=40), view.status]
         cells += [f"{view.counts.get('done', 0):,}/{view.total:,}" if known else "-"]
         cells += [f"{view.counts.get('failed', 0):,}" if known else "-"]
+        cells += [f"{view.counts.get('waiting', 0):,}" if known else "-"] if waits else []
         cells += [format_cost(view.cost) if view.cost else "-"] if has_cost else []
         rows.append([*cells, ago(view.age_seconds) if known else "-"])
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]

@@ -62,7 +62,7 @@ def try_items(
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         trial = stack.enter_context(Trial(opened.job, ready.agent, say=lambda text: say(clean_text(text))))
         went_well = [_tell(item, trial.run(item)) for item in found]
-    raise typer.Exit(0 if all(went_well) else 1)
+    raise typer.Exit(max(went_well, key=(0, 3, 1).index))
 
 
 def _spool_stdin(opened: OpenJob, stack: contextlib.ExitStack) -> Path | None:
@@ -94,8 +94,8 @@ def _choose(opened: OpenJob, spool: Path | None, wanted: list[str], indexes: lis
     return found
 
 
-def _tell(item: Item, outcome: Outcome) -> bool:
-    """One item's line: data if it is done. Whether it went well."""
+def _tell(item: Item, outcome: Outcome) -> int:
+    """One item's line: data if it is done. As an exit code: 0 it went well, 1 it failed, 3 it asks."""
     from agentrun_cli.console import clean, clean_text, coloured, put, say
 
     failure = outcome.failure
@@ -106,12 +106,15 @@ def _tell(item: Item, outcome: Outcome) -> bool:
 
         line = {"index": item.index, "key": item.key, "output": orjson.Fragment(outcome.output)}
         put(orjson.dumps(line).decode())
-        return True
+        return 0
     cause = clean(failure.cause if failure else outcome.kind)
     if outcome.kind == "skipped":
         say(f"{coloured('skipped', 'yellow')}  {clean(item.key)}: {cause}")
-        return True
+        return 0
+    if outcome.kind == "waiting":
+        say(f"{coloured('waits', 'yellow')}  {clean(item.key)}: for the answer of a person")
+        return 3
     if failure is not None and failure.traceback:
         say(clean_text(failure.traceback).rstrip())
     say(f"{coloured('failed', 'red')}  {clean(item.key)}: {cause}")
-    return False
+    return 1

@@ -48,6 +48,8 @@ class Planned:
     last: dict[str, Any] | None = None
     """For a new run: the summary of the one before."""
     notes: tuple[str, ...] = ()
+    from_run: str = ""
+    """For a new run that begins with the records of one that has finished: that one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,6 +165,7 @@ class Launch:
                 resumed=resumed,
                 last=None if resumed or not ended else ended[0],
                 notes=tuple(self._run.notes),
+                from_run=context.get("from_run", "") if not context["launches"] else "",
             )
         )
 
@@ -485,7 +486,12 @@ class Launch:
             raise reason.error
         summary = summarise(run.checkpoint, status="stopped")
         if reason is not None:
-            summary |= {"exit_code": reason.exit_code, "reason": reason.text, "hint": reason.hint}
+            summary |= {
+                "exit_code": reason.exit_code,
+                "reason": reason.text,
+                "hint": reason.hint,
+                "flags": reason.flags,
+            }
         else:
             counts = run.ledger.counts
             code, what = (1, "failed") if run.too_many_failed else (3, "waiting")

@@ -1,10 +1,11 @@
 """The purse: what a run has used, and whether its budget has room for another item.
 
 Until an item has ended with a cost nobody knows what one costs: one is in flight. From then on each item in flight is
-reserved at the dearest so far, and another begins only if all of that stays within the budget; and no more are in
-flight than have ended, because the first few say little of what the others cost. What `reserved` says is written with
-`running` in every checkpoint; a launch that finds it there charges it as lost, because the one that died may have spent
-it. If a dearer item ends later, those that were lost may have cost as much: they are charged the difference.
+reserved at the dearest so far, and another begins only if all of that stays within the budget. And at most half as many
+are in flight as have ended in this launch: the first few say little of what the others cost, and after a crash those
+come first that it caught, which may be the dear ones. What `reserved` says is written with `running` in every
+checkpoint; a launch that finds it there charges it as lost, because the one that died may have spent it. If a dearer
+item ends later, those that were lost may have cost as much: they are charged the difference.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentrun.usage import add_usage
+from agentrun.usage import add_usage, format_cost
 
 _DUST = 1e-9
 """Sums of floats: a budget of 1.00 has room for the tenth item of 0.10."""
@@ -52,6 +53,8 @@ class Purse:
     _spent: dict[int, dict[str, Any]] = field(default_factory=dict)
     """By row, of items in flight (without a budget, of those that used anything): what, in this generation."""
 
+    _ended: int = 0
+    """In this launch, with a word of what they used."""
     limits: tuple[tuple[_Measure, float], ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -109,8 +112,7 @@ class Purse:
             if amount is not None and amount >= self.usage.get(measure.dearest, 0):
                 self.usage[measure.dearest] = amount
                 self._price_left(measure)
-        if spent:
-            self.usage["known"] = self.usage.get("known", 0) + 1
+        self._ended += bool(spent)
 
     # ---- asking before
 
@@ -124,8 +126,7 @@ class Purse:
                     return "until one item has ended nobody knows what one costs"
                 if total >= limit:
                     return _tell(measure, limit, total, None)
-            elif len(others) >= self.usage.get("known", 1):
-                # One item says little of what the others cost; as many in flight as have ended.
+            elif len(others) >= max(1, self._ended / 2):
                 return "until more items have ended it is not known well enough what one costs"
             elif total + sum(self._rest(measure, row) for row in others) + dearest > limit + _DUST:
                 return _tell(measure, limit, total, dearest)
@@ -147,7 +148,7 @@ class Purse:
 
 def _tell(measure: _Measure, limit: float, total: float, dearest: float | None) -> str:
     if measure is DOLLARS:
-        more = f", and the dearest item so far took {dearest:.4g}" if dearest is not None else ""
-        return f"the budget of {limit:.2f} is reached: {total:.4g} is spent{more}"
+        more = f", and the dearest item so far took {format_cost(dearest)}" if dearest is not None else ""
+        return f"the budget of {format_cost(limit)} is reached: {format_cost(total)} is spent{more}"
     more = f", and the largest item so far took {dearest:,.0f}" if dearest is not None else ""
     return f"the budget of {limit:,.0f} tokens is reached: {total:,.0f} are used{more}"

@@ -81,8 +81,6 @@ def recover(
     plan.examples["gone"] = [record["key"] for record in store.read(plan.gone_refs)]
     check_plan(plan, source, accepted=checkpoint.context.get("gone", 0), allow_gone=options.allow_gone)
     run = Run(job, agent, checkpoint, resumed, ledger, plan)
-    if checkpoint.context.get("from_run") and not checkpoint.context["launches"]:
-        run.notes.append(f"a new run, which begins with the results of {checkpoint.context['from_run']}")
     if resumed:
         _take_in(store, run, posted, chain, tries_again, forget_steps=options.forget_steps)
     if job.carry:

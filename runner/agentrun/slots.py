@@ -30,6 +30,8 @@ class StopReason:
     hint: str = ""
     error: AgentrunError | None = None
     """What the source raised, where that is the reason."""
+    flags: str = ""
+    """What the command that goes on needs."""
 
 
 class Slots:
@@ -96,8 +98,7 @@ class Slots:
             return None
         purse = self._run.purse
         if self._attempts.unpriced and purse.budget is not None:
-            does = "limit it by token_budget in place of budget, then go on" if self._run.job.prompt else "then go on"
-            self.stop(StopReason(4, self._attempts.unpriced, does))
+            self._stop_for_price(self._attempts.unpriced)
             return None
         if purse.limits and (why := purse.refusal()):
             self._held_back = why
@@ -195,7 +196,7 @@ class Slots:
         if self._limit_is_reached:
             self.stop(StopReason(4, "--limit is reached"))
         elif self._held_back and self._run.has_more:
-            self.stop(StopReason(4, self._held_back, "go on with a higher --budget"))
+            self._stop_for_budget(self._held_back)
 
     async def _slot(self, slot: int, first: Work) -> None:
         run = self._run
@@ -249,13 +250,13 @@ class Slots:
         if not purse.limits:
             return
         if ended.kind == "done" and not spent:
-            text = f"there is a budget, and {work.item.key} has ended without a word of what it used"
+            text = f'there is a budget, and "{work.item.key}" has ended without a word of what it used'
             hint = "add ctx.usage(response) to the agent, or ctx.usage(cost=0) if it is free"
             self.stop(StopReason(4, text, hint))
 
     def _put_back(self, work: Work, ended: Ended) -> None:
         if ended.spent_up:
-            self.stop(StopReason(4, ended.spent_up, "go on with a higher --budget"))
+            self._stop_for_budget(ended.spent_up)
         if ended.failure is None or ended.judgement is None:
             return
         later = ended.judgement.passes_by_itself
@@ -281,6 +282,19 @@ class Slots:
             self.stop(StopReason(4, text, "mend that, then go on; --stop-after-failures 0 goes on regardless"))
 
     # ---- stopping
+
+    def _stop_for_budget(self, why: str) -> None:
+        job = self._run.job
+        higher = f"--budget {2 * job.budget:g}" if job.budget else f"--token-budget {2 * (job.token_budget or 0)}"
+        self.stop(StopReason(4, why, "a higher one goes on", flags=higher))
+
+    def _stop_for_price(self, why: str) -> None:
+        if not self._run.job.prompt:
+            self.stop(StopReason(4, why, "then go on"))
+            return
+        # A prompt has no line to add.
+        hint = "limit the run by token_budget in place of budget, then go on"
+        self.stop(StopReason(4, why.partition(";")[0], hint))
 
     def stop(self, reason: StopReason) -> None:
         """No new items, and no retries. Attempts under way go on; see `cancel`.

@@ -13,6 +13,7 @@ import argparse
 import shutil
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -71,8 +72,11 @@ def _figure(name: str, bench: Bench) -> list[Row]:
     bench.say = lambda text: say(f"{name}: {text}")
     try:
         rows = FIGURES[name](bench)
-    except Spoiled as error:
-        rows = [Row(name, must="to be measured", ok=False, note=str(error))]
+    except Exception as error:
+        # The others took long, and are worth having.
+        if not isinstance(error, Spoiled):
+            traceback.print_exc()
+        rows = [Row(name, must="to be measured", ok=False, note=f"{type(error).__name__}: {error}")]
     for row in rows:
         say(f"  {row.what}: {row.ours or ''} {row.ratio or ''} {row.verdict}")
     say(f"{name}: took {time.monotonic() - began:.0f} s")

@@ -27,6 +27,7 @@ from benchmarks.work import TENTHS, write_items
 TESTS = Path(__file__).resolve().parent.parent
 AGENTRUN = str(Path(sys.executable).parent / "agentrun")
 JOB = "bench"
+MOST_SECONDS = 1800.0
 
 
 class Spoiled(Exception):
@@ -131,6 +132,7 @@ class Arena:
         die_at: int | None = None,
         on_terminal: bool = False,
         environ: dict[str, str] | None = None,
+        stdin: Path = Path(os.devnull),
     ) -> Took:
         """Run it to its end, or to the call at which it is to die."""
         marks, report = place / "marks.json", place / "report.json"
@@ -146,13 +148,13 @@ class Arena:
             **(environ or {}),
         }
         self._rest(place)
-        with _Output(place / "printed.txt", on_terminal=on_terminal) as output:
+        with _Output(place / "printed.txt", on_terminal=on_terminal) as output, stdin.open("rb") as given:
             began = time.monotonic()
             process = subprocess.Popen(
                 argv,
                 cwd=place,
                 env=environment,
-                stdin=subprocess.DEVNULL,
+                stdin=given,
                 stdout=output.fd,
                 stderr=output.fd,
                 start_new_session=True,
@@ -208,13 +210,17 @@ class Arena:
         os.sync()
 
     def _wait(self, process: subprocess.Popen[bytes], marks: Path, total: int) -> int:
-        # Not by asking again and again: what is measured is the time of its end, and there are two cores.
+        """Not with a timeout, which asks again and again: what is measured is the moment of its end."""
         ended = threading.Event()
+        patience = threading.Timer(MOST_SECONDS, process.kill)
+        patience.daemon = True
+        patience.start()
         if total >= 50_000:
             threading.Thread(target=self._watch, args=(marks, total, ended), daemon=True).start()
         try:
             return process.wait()
         finally:
+            patience.cancel()
             ended.set()
 
     def _watch(self, marks: Path, total: int, ended: threading.Event) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -60,13 +59,15 @@ class Race(Generic[T]):
     """Who dropped out, and why."""
 
     def spread(self, name: str, value: Callable[[T], float], form: Form = as_time) -> Spread:
+        if name in self.spoiled:
+            raise Spoiled(self.spoiled[name])
         return Spread([value(took) for took in self.taken[name]], form)
 
     def has(self, name: str) -> bool:
         return bool(self.taken.get(name)) and name not in self.spoiled
 
 
-@dataclass
+@dataclass(eq=False)
 class Bench:
     arena: Arena
     peers: Peers
@@ -107,7 +108,10 @@ class Bench:
 
     def run_peer(self, peer: Peer, total: int) -> Took:
         place, python = self.peer_place(peer), self.peers.python(peer)
-        return self.arena.module(peer.module, total=total, python=python, place=place)
+        took = self.arena.module(peer.module, total=total, python=python, place=place)
+        if "last" not in took.marks:
+            raise Spoiled(f"it came to {took.marks.get('calls', 0)} of {total} items: {took.printed[-200:]}")
+        return took
 
     def peer_place(self, peer: Peer) -> Path:
         """A place where it has run before, over nothing: its database is made and migrated, which is done but once."""
@@ -117,48 +121,6 @@ class Bench:
             self.arena.run(argv, place, total=0)
             self._primed[peer.name] = place
         return self.arena.copy(self._primed[peer.name])
-
-    # ---- races that more than one figure is taken from
-
-    @cached_property
-    def one_by_one(self) -> Race[Took]:
-        """-j 1, everybody: the limits, and if they are asked for the peers."""
-        arena, total = self.arena, self.sizes.items
-        contenders = {OURS: lambda: self.run_job(total)}
-        for way in ("raw", "append", "sqlite", "statefile"):
-            contenders[way] = lambda way=way: arena.module("limits", way, total=total)  # type: ignore[misc]
-        if "peers" in self.chosen:
-            for peer in self.peers.present():
-                contenders[peer.name] = lambda peer=peer: self.run_peer(peer, max(20, total // peer.share))  # type: ignore[misc]
-        return self.race(contenders)
-
-    @cached_property
-    def long_runs(self) -> dict[tuple[int, float], list[Took]]:
-        """By width and percentage of failures: runs of many items, in the probe."""
-        sizes = self.sizes
-        kinds = {
-            f"{OURS} -j {width}, {fails:g} % failing": (
-                width,
-                fails,
-                sizes.long if width > 1 else sizes.long_one_by_one,
-            )
-            for width in (1, 64)
-            for fails in (0.0, 5.0)
-        }
-
-        def run(width: int, fails: float, total: int) -> Took:
-            place = self.arena.job(total, width=width, fail_percent=fails)
-            try:
-                return self.arena.agentrun(place, total=total, fail_percent=fails, probed=True)
-            finally:
-                self.arena.leave(place)
-
-        wide = {name: kind for name, kind in kinds.items() if kind[0] > 1}
-        race = self.race({name: lambda k=kind: run(*k) for name, kind in wide.items()}, rounds=sizes.rounds_of_long)  # type: ignore[misc]
-        slow = {name: kind for name, kind in kinds.items() if kind[0] == 1}
-        # Minutes each: once.
-        slow_race = self.race({name: lambda k=kind: run(*k) for name, kind in slow.items()}, rounds=1)  # type: ignore[misc]
-        return {kinds[name][:2]: taken for name, taken in (race.taken | slow_race.taken).items()}
 
 
 def say(text: str) -> None:

@@ -170,8 +170,7 @@ def test_what_people_did_is_shown_with_their_names(agentrun: Run, paid: Path) ->
 
 def test_the_next_run_says_what_the_last_cost(agentrun: Run, paid: Path) -> None:
     start(agentrun, paid)
-    agentrun("skip", "paid", "two/b", "three", cwd=paid)
-    ended = agentrun("resume", "paid", cwd=paid)
+    ended = agentrun("skip", "paid", "two/b", "three", cwd=paid)
     assert (ended.returncode, ended.stderr.splitlines()[-1]) == (0, "  cost:         $0.06, 6,000 tokens in, 40 out")
     assert "$0.06" in agentrun("resume", "paid", cwd=paid).stderr
     again = start(agentrun, paid, "--plan")

@@ -9,6 +9,7 @@ that was left, and we wait for its result.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from typing import Any
 
@@ -16,7 +17,8 @@ from dbos import DBOS, SetWorkflowID
 
 from benchmarks import work
 
-WORKFLOW = "bench"
+# Not that of the run over nothing by which the database was made.
+WORKFLOW = f"bench-{os.environ['BENCH_TOTAL']}"
 
 
 @DBOS.step()

@@ -6,21 +6,21 @@ end, one a round, each of which writes the results of all.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import cast
 
-from benchmarks.arena import JOB, Arena, Took
+from benchmarks.arena import AGENTRUN, JOB, Arena, Took
 from benchmarks.bench import OURS, Bench, Race
 from benchmarks.table import Row, Spread, as_bytes, as_time, at_most
 
 WIDTH = 64
-_done: dict[int, Million] = {}
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Million:
 
 def memory(bench: Bench) -> list[Row]:
     """VmHWM of the runner: of a launch from the first item to the half, and of the one that goes on to the last."""
-    million = _run(bench)
+    million = _measure(bench)
     peaks = [took.marks["peak_bytes"] for took in million.launches]
     peaks += [took.report["peak_bytes"] for took in million.ends.taken[OURS]]
     ours = Spread([max(peaks)], as_bytes)
@@ -46,7 +46,7 @@ def memory(bench: Bench) -> list[Row]:
 
 
 def resume(bench: Bench) -> list[Row]:
-    million = _run(bench)
+    million = _measure(bench)
     ours = million.resumes.spread(OURS, lambda took: took.to_first)
     theirs = million.resumes.spread("json.loads", lambda took: float(took.printed))
     what = f"{million.total:,} items, killed at {million.total // 2:,}: resume → first item"
@@ -54,7 +54,7 @@ def resume(bench: Bench) -> list[Row]:
 
 
 def results(bench: Bench) -> list[Row]:
-    million = _run(bench)
+    million = _measure(bench)
     ends = million.ends.taken[OURS]
     peak = Spread([took.report["results_peak_bytes"] for took in ends], as_bytes)
     ours = Spread([took.report["results_seconds"] for took in ends], as_time)
@@ -66,14 +66,9 @@ def results(bench: Bench) -> list[Row]:
     ]
 
 
-def _run(bench: Bench) -> Million:
-    """Once, for all three."""
-    if id(bench) not in _done:
-        _done[id(bench)] = _measure(bench)
-    return _done[id(bench)]
-
-
+@cache
 def _measure(bench: Bench) -> Million:
+    """Once, for all three figures."""
     arena, total, rounds = bench.arena, bench.sizes.million, bench.sizes.rounds_of_long
     half = total // 2
     place = arena.job(total, width=WIDTH)
@@ -99,10 +94,8 @@ def _measure(bench: Bench) -> Million:
 
 def _left(place: Path) -> int:
     """How many items are neither done nor failed, by agentrun's own word."""
-    import json
-
     told = subprocess.run(
-        [str(Path(sys.executable).parent / "agentrun"), "status", JOB, "--json"],
+        [AGENTRUN, "status", JOB, "--json"],
         cwd=place,
         capture_output=True,
         check=True,

@@ -8,7 +8,7 @@ from functools import partial
 
 from benchmarks.arena import Took
 from benchmarks.bench import OURS, Bench
-from benchmarks.table import Row, Spread, as_time, at_most, missing
+from benchmarks.table import Row, at_most, missing
 
 PROCESSES = 2
 WIDTH = 4
@@ -39,14 +39,13 @@ def commands(bench: Bench) -> list[Row]:
     race = bench.race(
         {way: partial(per_command, bench, way, total, width=WIDTH, program=bench.parallel) for way in ways}
     )
-    times = {name: Spread(taken, as_time) for name, taken in race.taken.items()}
+    ours, xargs = (race.spread(name, float) for name in (OURS, "xargs"))
     what = f"command agent `true`, `-j {WIDTH}`, time per item"
-    rows = [at_most(what, times[OURS], f"`xargs -P {WIDTH}`", times["xargs"], 3, "≤ 3")]
-    if "parallel" in times:
-        rows.append(at_most(what, times[OURS], "GNU parallel `--joblog --resume`", times["parallel"], 1 / 2, "≤ 1/2"))
-    else:
-        rows.append(missing(what, "GNU parallel", "≤ 1/2", "not installed", times[OURS]))
-    return rows
+    rows = [at_most(what, ours, f"`xargs -P {WIDTH}`", xargs, 3, "≤ 3")]
+    against, must = "GNU parallel `--joblog --resume`", "≤ 1/2"
+    if race.has("parallel"):
+        return [*rows, at_most(what, ours, against, race.spread("parallel", float), 1 / 2, must)]
+    return [*rows, missing(what, against, must, race.spoiled.get("parallel", "not installed"), ours)]
 
 
 def per_command(bench: Bench, way: str, total: int, *, width: int, program: str | None = None) -> float:
@@ -59,19 +58,16 @@ def _run_commands(bench: Bench, way: str, total: int, width: int, program: str |
     arena = bench.arena
     if way == OURS:
         return bench.run_job(total, width=width, what='command = ["true"]')
-    place, keys = arena.place(), str(arena.keys(total))
+    place = arena.place()
     argv = {
-        "xargs": ["xargs", "-P", str(width), "-n", "1", "-a", keys, "true"],
-        "parallel": [
-            *(program or "parallel", "--will-cite", "-j", str(width), "--joblog", "jobs.log", "--resume"),
-            *("-a", keys, "true"),
-        ],
+        "xargs": ["xargs", "-P", str(width), "-n", "1", "true"],
+        "parallel": [program or way, "--will-cite", "-j", str(width), "--joblog", "jobs.log", "--resume", "true"],
     }[way]
     # It keeps what it learns of the machine at home, and starts each command by $SHELL: the quickest there is.
     environ = {"PARALLEL_HOME": str(arena.folder / "parallel"), "SHELL": "/bin/sh"}
     os.makedirs(environ["PARALLEL_HOME"], exist_ok=True)
     try:
-        return arena.run(argv, place, total=total, environ=environ)
+        return arena.run(argv, place, total=total, environ=environ, stdin=arena.keys(total))
     finally:
         arena.leave(place)
 

@@ -62,7 +62,7 @@ def test_the_items_own_usage_goes_on_over_launches(world: World) -> None:
 
 
 def test_until_one_item_has_a_cost_one_is_in_flight(world: World) -> None:
-    world.items(*names(30))
+    world.items(*names(40))
     world.job = replace(world.job, budget=100.0, concurrency=8)
     most: list[int] = []
     bill: dict[str, float] = {}
@@ -75,8 +75,8 @@ def test_until_one_item_has_a_cost_one_is_in_flight(world: World) -> None:
     executor = FakeExecutor(script)
     assert world.go(executor=executor)["exit_code"] == 0
     assert most[0] == 1
-    # And no more than have ended, until all slots are taken.
-    assert all(live <= max(1, ended) for ended, live in enumerate(most))
+    # And then half as many as have ended, until all slots are taken.
+    assert all(live - 1 <= ended / 2 for ended, live in enumerate(most))
     assert max(most) == 8
 
 
@@ -110,7 +110,7 @@ def test_a_launch_that_died_is_charged_what_was_reserved(world: World) -> None:
     world.items(*names(40))
     bill: dict[str, float] = {}
     world.job = replace(world.job, budget=2.0, concurrency=4)
-    world.crash(costing(bill=bill), commits=7, landed=True)
+    world.crash(costing(bill=bill), commits=9, landed=True)
     state = world.state()
     assert state is not None
     assert all(one["reserved"] == 0.1 for one in state.running) and len(state.running) == 4
@@ -126,7 +126,7 @@ def test_a_launch_that_died_is_charged_what_was_reserved(world: World) -> None:
 def test_a_dearer_item_later_says_what_the_lost_ones_may_have_cost(world: World) -> None:
     world.items(*names(40))
     world.job = replace(world.job, budget=9.0, concurrency=4)
-    world.crash(costing(bill={}), commits=7, landed=True)
+    world.crash(costing(bill={}), commits=9, landed=True)
     summary = world.go(costing(bill={}, default=0.3), limit=5)
     assert summary["usage"]["lost"] == pytest.approx(4 * 0.3)
 
