@@ -14,6 +14,7 @@ import orjson
 from agentrun.errors import JobError
 from agentrun.itemfiles import files_folder
 from agentrun.ledger import DONE, Ledger
+from agentrun.record import result_of
 from agentrun.store.disk import Disk, disk_error, replace_file
 from agentrun.store.port import Store
 
@@ -27,12 +28,18 @@ def result_line(index: int, record: Mapping[str, Any]) -> bytes:
     return orjson.dumps(line) + b"\n"
 
 
-def done_records(ledger: Ledger, store: Store) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The done items' records with their positions now, in item order."""
+def _result_lines(ledger: Ledger, store: Store) -> Iterator[bytes]:
+    """Of the done items at their positions now, in item order."""
     states, refs = ledger.states, ledger.refs
     indexes = (index for index, row in enumerate(ledger.order) if states[row] == DONE)
-    records = store.read(refs[row] for row in ledger.order if states[row] == DONE)
-    yield from zip(indexes, records, strict=True)
+    records = store.lines(refs[row] for row in ledger.order if states[row] == DONE)
+    for index, record in zip(indexes, records, strict=True):
+        found = result_of(record)
+        if found is None:
+            yield result_line(index, orjson.loads(record))
+        else:
+            # As it was written: an output is not taken apart and put together again for each of a million lines.
+            yield b'{"index":%d,"key":%b,"output":%b}\n' % (index, *found)
 
 
 def write_results(ledger: Ledger, store: Store, path: Path, disk: Disk) -> dict[str, Any]:
@@ -42,7 +49,7 @@ def write_results(ledger: Ledger, store: Store, path: Path, disk: Disk) -> dict[
 
     def pieces() -> Iterator[bytes]:
         nonlocal written
-        for piece in _gather(result_line(index, record) for index, record in done_records(ledger, store)):
+        for piece in _gather(_result_lines(ledger, store)):
             digest.update(piece)
             written += len(piece)
             yield piece

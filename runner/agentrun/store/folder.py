@@ -182,11 +182,20 @@ class FolderStore:
         )
 
     def read(self, refs: Iterable[int]) -> Iterator[dict[str, Any]]:
-        outputs = dict(self._outputs_with_refs())
+        for ref, line in self._lines(refs):
+            yield self._decode(ref, line)
+
+    def lines(self, refs: Iterable[int]) -> Iterator[bytes]:
+        for ref, line in self._lines(refs):
+            if not check_record(line):
+                raise self._damaged(ref, "the checksum does not match")
+            yield line
+
+    def _lines(self, refs: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        outputs, length = dict(self._outputs_with_refs()), self._journal_length
         with self._journal_bytes() as lines:
             for ref in refs:
-                line = outputs[ref] if ref >= self._journal_length else lines.at(ref)
-                yield self._decode(ref, line)
+                yield ref, outputs[ref] if ref >= length else lines.at(ref)
 
     def _outputs_with_refs(self) -> Iterator[tuple[int, bytes]]:
         ref = self._journal_length

@@ -73,6 +73,10 @@ class MemoryStore:
         for ref in refs:
             yield decode_record(self._records[ref])
 
+    def lines(self, refs: Iterable[int]) -> Iterator[bytes]:
+        for ref in refs:
+            yield self._records[ref]
+
     def commit(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> list[int]:
         stored = self._checkpoint.seq if self._checkpoint else self._first_seq
         if checkpoint.seq != stored + 1:

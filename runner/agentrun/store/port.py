@@ -72,6 +72,10 @@ class Store(Protocol):
         """The records at `refs`, in that order."""
         ...
 
+    def lines(self, refs: Iterable[int]) -> Iterator[bytes]:
+        """The same as they are written (see record.py), their checksums checked."""
+        ...
+
     def commit(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> list[int]:
         """Make `checkpoint` and the records durable, and return their refs.
 
