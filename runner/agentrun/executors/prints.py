@@ -27,6 +27,15 @@ def open_log(path: Path | str) -> int:
     return os.open(path, _OPEN_LOG, 0o600)
 
 
+def empty_log(path: Path) -> None:
+    """For a program that has it open: the next attempt's begins here. Most say nothing."""
+    try:
+        if os.lstat(path).st_size:
+            os.close(open_log(path))
+    except FileNotFoundError:
+        os.close(open_log(path))
+
+
 def last_line(path: Path) -> str:
     """The last line of a log that says something, without control characters; it may be empty."""
     try:

@@ -71,11 +71,14 @@ def make_folders(work: Path) -> tuple[str, str]:
     """The item's scratch and the folder for its files; those of an attempt before this one stay as they are."""
     scratch, out = f"{work}/dir", f"{work}/out"
     try:
-        for path in (work.parent, work, scratch, out):
+        for path in (work, scratch, out):
             try:
                 os.mkdir(path, 0o700)
             except FileExistsError:
                 pass
+    except FileNotFoundError:
+        work.parent.mkdir(mode=0o700)
+        return make_folders(work)
     except OSError as error:
         raise disk_error(work, error) from error
     return scratch, out

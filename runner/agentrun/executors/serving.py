@@ -39,7 +39,7 @@ from agentrun.executors.child import Child, await_children, describe_exit
 from agentrun.executors.facts import failure_from
 from agentrun.executors.guardian import Guardian
 from agentrun.executors.port import Attempt, Channel, Outcome
-from agentrun.executors.prints import last_line, open_log
+from agentrun.executors.prints import empty_log, last_line, open_log
 from agentrun.executors.programs import (
     CANNOT_RUN,
     NOT_FOUND,
@@ -49,7 +49,6 @@ from agentrun.executors.programs import (
     describe_item,
     fail,
     left_files,
-    make_folders,
     read_json,
     run_variables,
     timed_out,
@@ -110,7 +109,7 @@ class ServingExecutor:
         server = self._servers.get(attempt.log_path)
         if server is not None:
             if server.is_ready:
-                os.close(open_log(attempt.log_path))
+                empty_log(attempt.log_path)
                 return server
             await self._end(server)
         server = self._servers[attempt.log_path] = await self._start_server(attempt)
@@ -178,12 +177,12 @@ class ServingExecutor:
             server.is_spent |= outcome.kind != "waiting"
             return Outcome("waiting")
         if outcome.kind == "done":
-            return replace(outcome, made_files=left_files(attempt.work))
+            # Made by the program, if it needs them: to make and remove them for each item is dear, and most need none.
+            return replace(outcome, made_files=os.path.lexists(attempt.work) and left_files(attempt.work))
         return outcome
 
     def _describe(self, attempt: Attempt) -> dict[str, Any]:
-        scratch, out = make_folders(attempt.work)
-        item = attempt.item
+        item, work = attempt.item, attempt.work
         described = {
             "type": "item",
             **describe_item(item),
@@ -191,8 +190,8 @@ class ServingExecutor:
             "run_id": attempt.run_id,
             "idempotency_key": idempotency_key(attempt.run_id, item.key, attempt.generation),
             "params": dict(attempt.params),
-            "dir": scratch,
-            "out": out,
+            "dir": f"{work}/dir",
+            "out": f"{work}/out",
         }
         return {**described, "carry": attempt.carry} if self._job.carry else described
 

@@ -12,7 +12,7 @@ from agentrun.errors import ItemsError
 from agentrun.sources.port import CONTENT_BYTES, check_key, digest
 from agentrun.values import shown
 
-_dumps, _SORTED = orjson.dumps, orjson.OPT_SORT_KEYS
+_loads, _dumps, _SORTED = orjson.loads, orjson.dumps, orjson.OPT_SORT_KEYS
 # orjson reads an integer of 2**64 and more as a float, without a word; that takes 20 digits in a row. Not by
 # a regular expression: that takes longer than reading the line.
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
@@ -36,6 +36,18 @@ def record_digest(value: Any) -> bytes:
         # An integer beyond 64 bits.
         text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         return digest(text.encode())
+
+
+def parse_and_digest(line: bytes) -> tuple[Any, bytes]:
+    """Both in one, for the common case: this is done for each line of a long file, at each launch."""
+    value = _loads(line)
+    if _LONG in line.translate(_DIGITS):
+        value = json.loads(line)
+        return value, record_digest(value)
+    try:
+        return value, sha256(_dumps(value, None, _SORTED)).digest()[:CONTENT_BYTES]
+    except TypeError:
+        return value, record_digest(value)
 
 
 def field_key(value: Any, field: str, where: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from agentrun.errors import ItemsError
 from agentrun.item import Item
 from agentrun.sources.port import Identity
-from agentrun.sources.records import field_key, parse_json, record_digest
+from agentrun.sources.records import field_key, parse_and_digest, parse_json, record_digest
 from agentrun.sources.textfile import TextFile
 from agentrun.values import shown
 
@@ -32,8 +32,7 @@ class JsonlSource:
 
     def identify(self, raw: JsonLine) -> Identity:
         try:
-            value = parse_json(raw[1])
-            content = record_digest(value)
+            value, content = parse_and_digest(raw[1])
         except (ValueError, RecursionError) as error:
             raise self._refusal(raw, error) from None
         self._last = (raw, value)
