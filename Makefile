@@ -21,7 +21,7 @@ demo: $(STAMP) ## the sample batch of 200 documents, offline
 	@$(BIN)/agentrun start samples/triage/job.toml
 
 test: $(STAMP) ## all tests
-	$(BIN)/python -m pytest -n 4 --dist worksteal
+	$(BIN)/python -m pytest -n 4 --dist worksteal --durations 15
 
 check: $(STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

@@ -77,7 +77,7 @@ def test_until_one_item_has_a_cost_one_is_in_flight(world: World) -> None:
     assert most[0] == 1
     # And then half as many as have ended, until all slots are taken.
     assert all(live - 1 <= ended / 2 for ended, live in enumerate(most))
-    assert max(most) == 8
+    assert 2 < max(most) <= 8
 
 
 @pytest.mark.parametrize("concurrency", [1, 4, 16])
