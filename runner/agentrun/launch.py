@@ -83,6 +83,7 @@ class Launch:
         self._signals = 0
         self._slots: Slots | None = None
         self._landed_units = 0
+        self._is_watching = False
         self._taking = asyncio.Lock()
         self._run: Run
         self._source: Source
@@ -329,9 +330,12 @@ class Launch:
         run, ledger = self._run, self._run.ledger
         while True:
             settled_before = self._landed_units
+            self._is_watching = True
             await slots.run()
+            # What comes from here on is for the next round, or the next launch.
+            self._is_watching = False
             await self._take_in(slots, committer)
-            if run.suspects and slots.stop_reason is None:
+            if run.suspects and slots.stop_reason is None and not slots.in_flight:
                 slots.open(feed(self._source, ledger, run.suspects.__contains__), 1)
                 await committer.commit_bare()
                 await slots.run()
@@ -369,7 +373,13 @@ class Launch:
     async def _watch_inbox(self, slots: Slots, committer: Committer) -> None:
         while True:
             await asyncio.sleep(INBOX_SECONDS)
-            await self._take_in(slots, committer)
+            if not self._is_watching:
+                continue
+            try:
+                await self._take_in(slots, committer)
+            except AgentrunError as error:
+                slots.stop(StopReason(error.exit_code, error.message, error=error))
+                return
 
     async def _take_in(self, slots: Slots, committer: Committer) -> None:
         """Answers and the like that came since the launch began. The records first, then the files are removed."""

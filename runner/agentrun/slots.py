@@ -86,7 +86,8 @@ class Slots:
         `again(rows)` gives those that became pending anew meanwhile.
         """
         self._feed, self._feed_again = feed, again
-        self._idle = list(range(width))[::-1]
+        # One may have taken an item already that was answered in between; it starts with the others.
+        self._idle = [slot for slot in reversed(range(width)) if slot not in self.in_flight]
         self._held_back = ""
 
     def offer(self, row: int) -> None:

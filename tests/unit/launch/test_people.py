@@ -483,3 +483,25 @@ def test_never_two_attempts_of_an_item_though_answers_and_redo_come_at_any_time(
     executor = FakeExecutor(script)
     assert world.go(executor=executor, during=person)["exit_code"] == 3
     assert Counter(executor.began) == {key: 2 if key in names(9) else 1 for key in names(12)}
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 4])
+def test_answers_that_came_last_are_taken_in_before_the_launch_ends_and_begun_once(
+    world: World, concurrency: int
+) -> None:
+    world.items(*names(5), "last")
+    world.job = replace(world.job, concurrency=concurrency)
+    asked = names(5)
+
+    async def script(attempt: Attempt, channel: Channel) -> Outcome:
+        if attempt.item.key != "last":
+            return await asking(attempt, channel)
+        while world.launch is None or world.launch.progress.waiting < 5:
+            await asyncio.sleep(0.001)
+        post(world, *(reply(world, key) for key in asked))
+        return await answer(attempt, channel)
+
+    executor = FakeExecutor(script)
+    assert world.go(executor=executor)["exit_code"] == 0
+    assert Counter(executor.began) == {**dict.fromkeys(asked, 2), "last": 1}
+    assert left(world) == 0
