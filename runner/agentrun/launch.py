@@ -6,7 +6,6 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,11 +18,11 @@ from agentrun.errors import AgentrunError, CheckpointError, ItemsError, LaterErr
 from agentrun.events import Began, Planned, Progress, Warned, Watcher, ignore
 from agentrun.executors.port import Executor
 from agentrun.feed import Work, feed
-from agentrun.intake import Dropped, Taken, look_up, take
 from agentrun.itemfiles import ItemFiles
 from agentrun.itemlogs import ItemLogs
 from agentrun.job import STANDARD_INPUT, Job
 from agentrun.ledger import DONE, FAILED, PENDING, WAITING
+from agentrun.mail import Mail
 from agentrun.plan import list_items
 from agentrun.processes import boot_id
 from agentrun.recovery import Options, changed_run, check_plan, check_run_output, open_items, place_of, recover
@@ -35,7 +34,6 @@ from agentrun.store.disk import Disk, discard, discard_temporaries
 from agentrun.store.port import Store
 
 COMPACT_OVER_BYTES = 64 * 1024 * 1024
-INBOX_SECONDS = 1.0
 QUESTIONS_TOLD = 5
 _PIECE_BYTES = 1 << 20
 _SIGNAL_NAMES = {1: "SIGHUP", 2: "Ctrl-C", 15: "SIGTERM"}
@@ -83,12 +81,11 @@ class Launch:
         self._signals = 0
         self._slots: Slots | None = None
         self._landed_units = 0
-        self._is_watching = False
-        self._taking = asyncio.Lock()
         self._run: Run
         self._source: Source
         self._logs: ItemLogs
         self._files: ItemFiles
+        self._mail: Mail
 
     # ---- preparing
 
@@ -216,6 +213,7 @@ class Launch:
             sleep=self._sleep,
         )
         slots = self._slots = Slots(run, attempts, committer, watcher=self._watcher, limit=self._options.limit)
+        self._mail = Mail(run, self._store, committer, slots, watcher=self._watcher, note=self._note)
         if self._early_stop is not None:
             slots.stop(self._early_stop)
         meanwhile = [asyncio.ensure_future(self._trim_logs())]
@@ -223,7 +221,7 @@ class Launch:
             try:
                 await self._begin(slots, committer)
                 await executor.start()
-                meanwhile.append(asyncio.ensure_future(self._watch_inbox(slots, committer)))
+                meanwhile.append(asyncio.ensure_future(self._mail.watch()))
                 await self._run_all(slots, committer)
             finally:
                 # With `running` empty: a clean stop, whatever the reason, as long as the disk still works.
@@ -277,7 +275,7 @@ class Launch:
         self._note("restore" if run.resumed else "launch", run_id=run.run_id)
         for row, key in list(run.dead.items()):
             await committer.commit(Unit(row, -1, run.record_of_death(row, key)))
-        await self._commit_taken(run.taken, committer, are_counted=True)
+        await self._mail.commit(run.taken, are_counted=True)
         self._compact()
         self._files.sweep(self._is_done, run.output)
         if not is_quiet:
@@ -330,11 +328,11 @@ class Launch:
         run, ledger = self._run, self._run.ledger
         while True:
             settled_before = self._landed_units
-            self._is_watching = True
+            self._mail.is_watched = True
             await slots.run()
             # What comes from here on is for the next round, or the next launch.
-            self._is_watching = False
-            await self._take_in(slots, committer)
+            self._mail.is_watched = False
+            await self._mail.take_in()
             if run.suspects and slots.stop_reason is None and not slots.in_flight:
                 slots.open(feed(self._source, ledger, run.suspects.__contains__), 1)
                 await committer.commit_bare()
@@ -367,60 +365,6 @@ class Launch:
             self._watcher(Warned(f"new or changed since the launch began, and run now: {found}"))
         run.plan.gone = run.checkpoint.context["gone"] = plan.gone
         self._refresh_progress()
-
-    # ---- what people post
-
-    async def _watch_inbox(self, slots: Slots, committer: Committer) -> None:
-        while True:
-            await asyncio.sleep(INBOX_SECONDS)
-            if not self._is_watching:
-                continue
-            try:
-                await self._take_in(slots, committer)
-            except AgentrunError as error:
-                slots.stop(StopReason(error.exit_code, error.message, error=error))
-                return
-
-    async def _take_in(self, slots: Slots, committer: Committer) -> None:
-        """Answers and the like that came since the launch began. The records first, then the files are removed."""
-        async with self._taking:
-            if committer.has_failed or not (posted := await committer.do(self._store.inbox)):
-                return
-            look = partial(look_up, self._run, self._store, posted)
-            newest, steps = await committer.do(look)
-            decided = take(
-                self._run,
-                posted,
-                newest=newest,
-                steps=steps,
-                is_launch=False,
-                is_busy=slots.rows_in_flight.__contains__,
-            )
-            for one in decided:
-                if isinstance(one, Taken):
-                    # Not to be begun, nor taken in again, before that is on disk.
-                    slots.rows_in_flight.add(one.row)
-            await self._commit_taken(decided, committer, are_counted=False)
-
-    async def _commit_taken(
-        self, decided: Sequence[Taken | Dropped], committer: Committer, *, are_counted: bool
-    ) -> None:
-        units = [
-            Unit(one.row, None, entry, are_counted)
-            for one in decided
-            if isinstance(one, Taken)
-            for entry in one.entries
-        ]
-        if units:
-            await committer.commit_all(units)
-        for one in decided:
-            if isinstance(one, Dropped):
-                self._note("dropped", message=one.name, key=one.key, reason=one.reason)
-                if not one.is_known:
-                    what = f"{one.key}: what was posted about it" if one.key else one.name
-                    self._watcher(Warned(f"{what} does not apply: {one.reason}"))
-        if names := [one.name for one in decided if one.name]:
-            await committer.do(partial(self._store.drop, names))
 
     def _is_done(self, digest: bytes) -> bool:
         ledger = self._run.ledger

@@ -393,11 +393,11 @@ MUTANTS = [
     ),
     Mutant(
         "a message unlinked before its record is on disk",
-        LAUNCH,
-        "        if units:\n            await committer.commit_all(units)\n",
-        """        await committer.do(partial(self._store.drop, [one.name for one in decided if one.name]))
+        "mail.py",
+        "        if units:\n            await self._committer.commit_all(units)\n",
+        """        await self._committer.do(partial(self._store.drop, [one.name for one in decided if one.name]))
         if units:
-            await committer.commit_all(units)
+            await self._committer.commit_all(units)
 """,
         (DEATHS,),
     ),
