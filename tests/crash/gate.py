@@ -87,9 +87,13 @@ def _run_tests(tests: tuple[str, ...], folder: str) -> tuple[str, str]:
     return failed[1].rpartition("/")[2], ""
 
 
-def run_gate(names: list[str]) -> bool:
+def run_gate(names: list[str], *, is_within_suite: bool = False) -> bool:
+    """Within the suite, which runs all these tests without a bug anyway, they are not run so once more."""
     chosen = [m for m in MUTANTS if not names or any(name in m.name for name in names)]
-    if not names:
+    if not chosen:
+        print(f"no seeded bug is called {', '.join(names)}")
+        return False
+    if not names and not is_within_suite:
         chosen.insert(0, WITHOUT)
     began = time.monotonic()
     width = max(len(m.name) for m in chosen)
