@@ -188,8 +188,8 @@ class Slots:
                     # The store failed: nothing that ends from here on can be acknowledged.
                     self._closed = True
                     self.cancel()
-                    if self._tasks:
-                        await asyncio.wait(self._tasks)
+                    # All of them, also their errors: those that nobody asks for would be printed at the end.
+                    await asyncio.gather(*self._tasks, return_exceptions=True)
                     raise errors[0]
         finally:
             self._tasks = None

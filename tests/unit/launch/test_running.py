@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import gc
 import random
 import threading
 from collections.abc import Sequence
@@ -311,3 +313,24 @@ def test_first_and_last_of_a_launch_are_told(world: World) -> None:
     world.go()
     kinds = [type(event) for event in world.events]
     assert kinds == [Planned, Began]
+
+
+def test_a_store_that_fails_under_many_slots_is_one_error_and_nothing_else_is_said(world: World) -> None:
+    world.items(*names(40))
+    world.job = replace(world.job, concurrency=16)
+    said: list[str] = []
+
+    async def during(launch: Launch) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: said.append(context["message"]))
+
+    async def script(attempt: Attempt, channel: Channel) -> Outcome:
+        if attempt.item.index % 2:
+            # It ends after the store has failed, and is done all the same.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+        return await answer(attempt, channel)
+
+    world.crash(script, commits=2, during=during)
+    world.launch = None
+    gc.collect()
+    assert said == []
