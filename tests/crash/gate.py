@@ -68,7 +68,7 @@ def judge(mutant: Mutant) -> Verdict:
 
 
 def _run_tests(tests: tuple[str, ...], folder: str) -> tuple[str, str]:
-    options = ["-x", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "timeout=150"]
+    options = ["-x", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "timeout=60"]
     run = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *tests],
         cwd=ROOT,
