@@ -258,8 +258,7 @@ class Launch:
             self._abandoned.seq += 1
             store.commit(self._abandoned, flush=True)
             store.finish(summarise(self._abandoned, status="abandoned"))
-        if self._job.budget is not None:
-            context["budget"] = self._job.budget
+        context |= {"budget": self._job.budget, "token_budget": self._job.token_budget}
         died_with = run.checkpoint.running
         run.purse.charge_left(died_with)
         is_quiet = not run.taken and not run.dead
@@ -328,15 +327,11 @@ class Launch:
         run, ledger = self._run, self._run.ledger
         while True:
             settled_before = self._landed_units
-            self._mail.is_watched = True
-            await slots.run()
-            # What comes from here on is for the next round, or the next launch.
-            self._mail.is_watched = False
-            await self._mail.take_in()
+            await self._run_round(slots)
             if run.suspects and slots.stop_reason is None and not slots.in_flight:
                 slots.open(feed(self._source, ledger, run.suspects.__contains__), 1)
                 await committer.commit_bare()
-                await slots.run()
+                await self._run_round(slots)
             if ledger.counts["pending"] and (slots.stop_reason is not None or run.is_held_up):
                 return
             self._list_again()
@@ -347,6 +342,13 @@ class Launch:
             run.to_retry.clear()
             self._open(slots)
             await committer.commit_bare()
+
+    async def _run_round(self, slots: Slots) -> None:
+        """What is posted meanwhile is taken in; what comes after is for the next round, or the next launch."""
+        self._mail.is_watched = True
+        await slots.run()
+        self._mail.is_watched = False
+        await self._mail.take_in()
 
     def _list_again(self) -> None:
         """Before a run ends: what is new or changed by now is run too."""

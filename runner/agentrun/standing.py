@@ -239,6 +239,8 @@ def summarise(checkpoint: Checkpoint, *, status: str) -> dict[str, Any]:
         "agent": checkpoint.context.get("agent"),
         "versions": dict(checkpoint.context.get("versions", {})),
         "usage": dict(checkpoint.usage),
+        "budget": checkpoint.context.get("budget"),
+        "token_budget": checkpoint.context.get("token_budget"),
         "started_at": checkpoint.started_at,
         "ended_at": now_text(),
     }

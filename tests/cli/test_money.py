@@ -177,6 +177,17 @@ def test_the_next_run_says_what_the_last_cost(agentrun: Run, paid: Path) -> None
     assert "the last run finished" in again.stdout and "2 done, 2 skipped, $0.06" in again.stdout
 
 
+def test_status_has_the_budget_of_tokens_too_and_what_is_no_longer_asked_is_gone(agentrun: Run, paid: Path) -> None:
+    start(agentrun, paid, "--token-budget", "90000", "--budget", "2.5")
+    said = json.loads(agentrun("status", "paid", "--json", cwd=paid).stdout)
+    assert (said["budget"], said["token_budget"]) == (2.5, 90000)
+    assert ", of a budget of 90,000" in agentrun("status", "paid", cwd=paid).stdout
+    ended = agentrun("skip", "paid", "two/b", "three", cwd=paid)
+    assert ended.returncode == 0, ended.stderr
+    said = json.loads(agentrun("status", "paid", "--json", cwd=paid).stdout)
+    assert (said["status"], said["token_budget"]) == ("finished", 90000)
+
+
 def test_a_plan_names_the_budget(agentrun: Run, paid: Path) -> None:
     planned = start(agentrun, paid, "--plan", "--budget", "5", "--token-budget", "90000").stdout
     assert "a budget of $5.00, a budget of 90,000 tokens" in planned

@@ -505,3 +505,52 @@ def test_answers_that_came_last_are_taken_in_before_the_launch_ends_and_begun_on
     assert world.go(executor=executor)["exit_code"] == 0
     assert Counter(executor.began) == {**dict.fromkeys(asked, 2), "last": 1}
     assert left(world) == 0
+
+
+def test_steps_that_redo_keeps_are_there_before_the_item_begins_also_at_once(world: World) -> None:
+    """In one checkpoint with the word that it begins anew, or the item would begin without them."""
+    if world.memory is not None:
+        pytest.skip("another process posts; the memory store is for one")
+    calls: Counter[str] = Counter()
+    world.items("x", "y", "last")
+    world.job = replace(world.job, concurrency=2)
+    steps = with_steps(calls, "a", "b")
+
+    async def script(attempt: Attempt, channel: Channel) -> Outcome:
+        while attempt.item.key == "last" and (calls["x b 0"] < 2 or calls["y b 0"] < 2):
+            await asyncio.sleep(0.01)
+        return await steps(attempt, channel)
+
+    async def person(launch: Launch) -> None:
+        while launch.progress.done < 2:
+            await asyncio.sleep(0.01)
+        post(world, *(message(world, "redo", key, keep_before="b", now=True) for key in ("x", "y")))
+
+    assert world.go(script, during=person)["exit_code"] == 0
+    assert (calls["x a 0"], calls["y a 0"], calls["x b 0"], calls["y b 0"]) == (1, 1, 2, 2)
+
+
+def test_what_is_posted_while_a_suspect_of_crashes_runs_alone_is_taken_in(world: World) -> None:
+    if world.memory is not None:
+        pytest.skip("another process posts; the memory store is for one")
+    world.items("asks", "suspect")
+
+    async def dies(attempt: Attempt, channel: Channel) -> Outcome:
+        return await (asking if attempt.item.key == "asks" else answer)(attempt, channel)
+
+    for commits in (2, 1):
+        world.crash(dies, commits=commits)
+    answered = asyncio.Event()
+
+    async def script(attempt: Attempt, channel: Channel) -> Outcome:
+        if attempt.item.key == "asks":
+            return await asking(attempt, channel)
+        assert world.launch is not None
+        post(world, reply(world, "asks"))
+        while world.launch.progress.waiting:
+            await asyncio.sleep(0.01)
+        answered.set()
+        return await answer(attempt, channel)
+
+    assert world.go(script)["exit_code"] == 0
+    assert answered.is_set() and world.ran[-2:] == ["suspect", "asks"]
