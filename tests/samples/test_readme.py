@@ -336,8 +336,8 @@ def test_the_conversation_of_a_program_that_serves_is_what_is_said(tmp_path: Pat
 
 
 def test_the_code_shown_is_python() -> None:
-    for text in blocks("python"):
-        ast.parse(text)
+    found = blocks("python")
+    assert found and all(ast.parse(text).body for text in found)
 
 
 def test_the_commands_and_exit_codes_are_those_of_the_help(tmp_path: Path) -> None:

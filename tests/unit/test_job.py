@@ -298,9 +298,12 @@ def test_a_wrong_value_of_a_prompt_is_refused(change: dict[str, Any], message: s
 
 
 def test_a_prompt_may_have_params_and_any_field_of_a_record() -> None:
-    build({**PROMPT, "prompt": "{text} {file} {path} {key} {index} {who}", "params": {"who": "me"}})
-    build({**PROMPT, "prompt": "{title} {whatever}", "items": {"jsonl": "x.jsonl"}})
-    build({**PROMPT, "prompt": "@{not}/a/template.md"})
+    for prompt, more in (
+        ("{text} {file} {path} {key} {index} {who}", {"params": {"who": "me"}}),
+        ("{title} {whatever}", {"items": {"jsonl": "x.jsonl"}}),
+        ("@{not}/a/template.md", {}),
+    ):
+        assert build({**PROMPT, "prompt": prompt, **more}).prompt == prompt
 
 
 @pytest.mark.parametrize(

@@ -490,6 +490,9 @@ def test_a_connection_left_open_does_not_hold_up_the_end(bench: Bench, runner: R
             await asyncio.sleep(0)
             async with asyncio.timeout(5):
                 await board.close()
+            # It was hung up, not left.
+            with pytest.raises(ConnectionResetError):
+                await asyncio.get_running_loop().sock_recv(waiting, 1)
 
     bench.run(scenario())
 
