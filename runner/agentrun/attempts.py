@@ -87,6 +87,7 @@ class Attempts:
         self._recall = recall
         self._logs = logs
         self._files = files
+        self._folder = files.root
         self._watcher = watcher
         self._sleep = sleep
         self.unpriced = ""
@@ -100,7 +101,8 @@ class Attempts:
 
     async def settle(self, slot: int, work: Work, *, generation: int, carry: Any) -> Ended:
         """Attempt the item until it is settled, or is to go back. Cancelling ends the attempt under way."""
-        if before := self.run.ledger.usages.get(work.row):
+        usages = self.run.ledger.usages
+        if usages and (before := usages.get(work.row)):
             self.run.purse.begin(work.row, before)
         first = await self._try(slot, work, generation, carry, 1, [])
         if not self._is_tried_again(first):
@@ -185,8 +187,8 @@ class Attempts:
         number: int,
         before: list[dict[str, Any]],
     ) -> Ended:
-        job, key, remembered = self._job, work.item.key, None
-        if refs := self.run.ledger.steps.get(work.row):
+        job, remembered, steps = self._job, None, self.run.ledger.steps
+        if steps and (refs := steps.get(work.row)):
             remembered = Remembered.of(await self._recall(refs))
         if self._pace is not None:
             await self._pace.wait()
@@ -200,7 +202,7 @@ class Attempts:
             carry=carry,
             timeout_seconds=job.timeout_seconds,
             log_path=self._logs.slot_path(slot),
-            folder=self._files.root,
+            folder=self._folder,
         )
         conversation = Conversation(self, slot, work, remembered)
         at, began = time.time(), time.monotonic()
@@ -221,7 +223,7 @@ class Attempts:
         if ended.kind == "done" and outcome.made_files:
             await self._publish(work, attempt.work, ended)
         if ended.kind not in ("done", "back"):
-            self._describe(slot, key, ended, tried)
+            self._describe(slot, work.item.key, ended, tried)
         ended.tries = [*before, tried]
         return ended
 

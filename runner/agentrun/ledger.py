@@ -266,11 +266,12 @@ class Ledger:
         self.refs[row] = ref
         if old == DONE:
             self._count_version(self.agent_names[self.agents[row]], -1)
-        self.agents[row] = self.agent_number(record["agent"])
+        name = record["agent"]
+        self.agents[row] = self._last_agent[1] if name == self._last_agent[0] else self.agent_number(name)
         self.states[row] = new
         self._note(row, new, record)
         if new == DONE:
-            self._count_version(record["agent"], 1)
+            self._count_version(name, 1)
         self._count(row, old, new)
 
     def go_on(self, row: int) -> None:
@@ -298,7 +299,8 @@ class Ledger:
                 self.ranges[new].add(index)
             if new == PENDING and index <= self.last_completed:
                 self.last_completed = index - 1
-        self._advance()
+        if index == self.last_completed + 1:
+            self._advance()
 
     def _count_version(self, name: str, by: int) -> None:
         self.versions[name] = self.versions.get(name, 0) + by

@@ -13,18 +13,19 @@ class Ranges:
     def __init__(self) -> None:
         self._last_of: dict[int, int] = {}  # first -> last, the newest at the end
         self._first_of: dict[int, int] = {}
+        self._listed: list[list[int]] | None = []
 
     def add(self, index: int) -> None:
         self.add_range(index, index)
 
     def add_range(self, first: int, last: int) -> None:
-        if first - 1 in self._first_of:
-            before = self._first_of[first - 1]
-            self._remove(before)
+        before = self._first_of.pop(first - 1, None)
+        if before is not None:
+            del self._last_of[before]
             first = before
-        if last + 1 in self._last_of:
-            after = self._last_of[last + 1]
-            self._remove(last + 1)
+        after = self._last_of.pop(last + 1, None)
+        if after is not None:
+            del self._first_of[after]
             last = after
         self._insert(first, last)
 
@@ -39,13 +40,21 @@ class Ranges:
                 return
 
     def _insert(self, first: int, last: int) -> None:
+        self._listed = None
         self._last_of[first] = last
         self._first_of[last] = first
         if len(self._last_of) > NEWEST:
             self._remove(next(iter(self._last_of)))
 
     def _remove(self, first: int) -> None:
+        self._listed = None
         del self._first_of[self._last_of.pop(first)]
 
+    def listed(self) -> list[list[int]]:
+        """In order. Not to be changed: while nothing else changes it is the same list."""
+        if self._listed is None:
+            self._listed = sorted([first, last] for first, last in self._last_of.items())
+        return self._listed
+
     def __iter__(self) -> Iterator[list[int]]:
-        return iter(sorted([first, last] for first, last in self._last_of.items()))
+        return iter(self.listed())

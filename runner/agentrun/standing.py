@@ -150,7 +150,7 @@ class Run:
         fields = {
             "kind": kind,
             "key": key,
-            "gen": ledger.generation(row),
+            "gen": ledger.generations.get(row, 0),
             "index": ledger.positions[row],
             "hash": f"{ledger.contents[row]:016x}",
             "agent": self.agent,
@@ -174,9 +174,9 @@ class Run:
         """Count these units in, for the checkpoint that is about to be written."""
         for unit in units:
             fields = unit.entry.fields
-            is_next = unit.slot is not None or unit.row == self.carry_row
-            if self.job.carry and is_next and fields["kind"] not in BESIDE:
-                self.carry, self.last_seq = fields["carry"], self.checkpoint.seq + 1
+            if self.job.carry and fields["kind"] not in BESIDE:
+                if unit.slot is not None or unit.row == self.carry_row:
+                    self.carry, self.last_seq = fields["carry"], self.checkpoint.seq + 1
             if not unit.is_counted:
                 self.count(unit.row, fields)
 
@@ -191,7 +191,8 @@ class Run:
             self.ledger.redo(row)
         else:
             self.ledger.settle(row, NO_REF, fields)
-        self.deaths.pop(fields["key"], None)
+        if self.deaths:
+            self.deaths.pop(fields["key"], None)
         self.to_retry.discard(row)
         self.suspects.discard(row)
         self.dead.pop(row, None)
@@ -209,7 +210,7 @@ class Run:
         checkpoint.seq += 1
         checkpoint.last_completed, checkpoint.total = ledger.last_completed, len(ledger)
         checkpoint.counts = dict(ledger.counts)
-        checkpoint.done, checkpoint.failed, checkpoint.waiting = (list(r) for r in ledger.ranges.values())
+        checkpoint.done, checkpoint.failed, checkpoint.waiting = [r.listed() for r in ledger.ranges.values()]
         checkpoint.running = [
             {"index": work.item.index, "key": work.item.key, "slot": slot} for slot, work in in_flight.items()
         ]

@@ -42,8 +42,6 @@ def perform(target: Target, context: Context, link: Link, *, wants_ctx: bool) ->
 
 async def perform_async(target: Target, context: Context, link: Link, *, wants_ctx: bool) -> Outcome:
     """An async agent's attempt. CancelledError and the user's Ctrl-C are not the agent's, and are raised."""
-    task = asyncio.current_task()
-    assert task is not None
     try:
         try:
             value = await (target(context.item, ctx=context) if wants_ctx else target(context.item))
@@ -51,13 +49,13 @@ async def perform_async(target: Target, context: Context, link: Link, *, wants_c
             outcome = outcome_from(skip)
         else:
             outcome = Outcome("done", encode(value), made_files=context.made_files)
-        if task.cancelling():  # swallowed by the agent; what it returned came too late
+        if _is_cancelled():  # swallowed by the agent; what it returned came too late
             raise asyncio.CancelledError
         if (message := context.carry_message()) is not None:
             await link.call(message)
         return outcome
     except asyncio.CancelledError as error:
-        if task.cancelling():
+        if _is_cancelled():
             raise
         # Nobody cancelled this attempt: the agent let a CancelledError of its own escape.
         return outcome_from(error)
@@ -69,6 +67,11 @@ async def perform_async(target: Target, context: Context, link: Link, *, wants_c
         return outcome_from(error)
     finally:
         context.close()
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _refuse_awaitable(value: Any) -> Outcome:

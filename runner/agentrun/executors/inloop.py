@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from agentrun.agents import Agent
     from agentrun.job import Job
 
-_UnderWay = tuple[asyncio.Task[None], "asyncio.Future[Outcome | None]"]
-"""An attempt's task, and what it is awaited by: with its outcome, or with None where its time was up."""
-
 CANCEL_SECONDS = 5.0
 STOP_SECONDS = 1.0
 """Where the launch itself stops: the process ends soon, and the attempt with it."""
@@ -42,7 +39,7 @@ class InLoopExecutor:
         self._live = 0
         self._strays: set[asyncio.Task[None]] = set()
         self._ending: set[asyncio.Future[bool]] = set()
-        self._deadlines: dict[float, Deadlines[_UnderWay]] = {}
+        self._deadlines: dict[float, Deadlines[_LoopLink]] = {}
         self._loop: asyncio.AbstractEventLoop
 
     async def start(self) -> None:
@@ -60,21 +57,20 @@ class InLoopExecutor:
         while self._strays and self._live + len(self._strays) >= self._job.concurrency:
             await asyncio.wait(self._strays, return_when=asyncio.FIRST_COMPLETED)
         link = _LoopLink(LogSink(attempt.log_path), channel, self._loop)
-        ended: asyncio.Future[Outcome | None] = self._loop.create_future()
-        task = self._loop.create_task(self._attempt(attempt, link, ended))
+        link.task = task = self._loop.create_task(self._attempt(attempt, link))
         self._live += 1
         deadlines = self._deadlines_of(attempt.timeout_seconds)
         if deadlines is not None:
-            deadlines.begin((task, ended))
+            deadlines.begin(link)
         try:
-            outcome = await ended
+            outcome = await link.ended
         except asyncio.CancelledError:
             await self._cancel(task, seconds=STOP_SECONDS)
             raise
         finally:
             self._live -= 1
             if deadlines is not None:
-                deadlines.end((task, ended))
+                deadlines.end(link)
             link.close()
         if outcome is not None:
             return outcome
@@ -84,7 +80,7 @@ class InLoopExecutor:
         message += ", and did not end when it was cancelled; its slot stays taken until it does"
         return Outcome("failed", failure=Failure("timeout", message, code=THREAD_TIMEOUT))
 
-    def _deadlines_of(self, seconds: float | None) -> Deadlines[_UnderWay] | None:
+    def _deadlines_of(self, seconds: float | None) -> Deadlines[_LoopLink] | None:
         if seconds is None:
             return None
         found = self._deadlines.get(seconds)
@@ -92,16 +88,16 @@ class InLoopExecutor:
             found = self._deadlines[seconds] = Deadlines(seconds, self._end)
         return found
 
-    def _end(self, under_way: _UnderWay) -> None:
+    def _end(self, link: _LoopLink) -> None:
         """Its time is up."""
-        task, ended = under_way
+        assert link.task is not None
 
         def tell(ending: asyncio.Future[bool]) -> None:
             self._ending.discard(ending)
-            if not ended.done():
-                ended.set_result(None)
+            if not link.ended.done():
+                link.ended.set_result(None)
 
-        self._ending.add(ending := asyncio.ensure_future(self._cancel(task)))
+        self._ending.add(ending := asyncio.ensure_future(self._cancel(link.task)))
         ending.add_done_callback(tell)
 
     async def close(self) -> None:
@@ -116,18 +112,19 @@ class InLoopExecutor:
             except Exception as error:  # the items are settled; this must not take the run's summary
                 tell_of_close(error)
 
-    async def _attempt(self, attempt: Attempt, link: _LoopLink, ended: asyncio.Future[Outcome | None]) -> None:
+    async def _attempt(self, attempt: Attempt, link: _LoopLink) -> None:
         begin_log(link.sink)
         try:
             context = Context(attempt, link, carries=self._job.carry)
             outcome = await perform_async(self._target, context, link, wants_ctx=self._agent.wants_ctx)
-            await link.drain()
+            if link.last is not None:
+                await link.last
         finally:
             end_log(link.sink)
         # One that was cancelled comes too late, whatever it returns.
-        task = asyncio.current_task()
-        if not ended.done() and task is not None and not task.cancelling():
-            ended.set_result(outcome)
+        task = link.task or asyncio.current_task()
+        if not link.ended.done() and task is not None and not task.cancelling():
+            link.ended.set_result(outcome)
 
     async def _cancel(self, task: asyncio.Task[None], *, seconds: float = CANCEL_SECONDS) -> bool:
         """True if the task ended."""
@@ -155,32 +152,34 @@ class InLoopExecutor:
 
 
 class _LoopLink:
+    """An attempt that is under way: its end of the channel, its task, and what the task is awaited by."""
+
     awaits = True
 
-    __slots__ = ("_channel", "_last", "_loop", "_thread", "sink")
+    __slots__ = ("_channel", "_loop", "_thread", "ended", "last", "sink", "task")
 
     def __init__(self, sink: LogSink, channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
         self.sink = sink
         self._channel: Channel | None = channel
         self._loop = loop
         self._thread = threading.get_ident()
-        self._last: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.ended: asyncio.Future[Outcome | None] = loop.create_future()
+        """With the outcome, or with None where its time was up."""
+        self.last: asyncio.Task[None] | None = None
+        """The last message that nobody waits for is being told."""
 
     def log(self, text: str) -> None:
         self.sink.write(text.encode("utf-8", "backslashreplace"))
 
     def tell(self, message: dict[str, Any]) -> None:
         if threading.get_ident() == self._thread:
-            self._last = self._loop.create_task(self._after(self._last, message))
+            self.last = self._loop.create_task(self._after(self.last, message))
         else:
             asyncio.run_coroutine_threadsafe(self._call(message), self._loop).result()
 
     def call(self, message: dict[str, Any]) -> Any:
         return self._call(message)
-
-    async def drain(self) -> None:
-        if self._last is not None:
-            await self._last
 
     def close(self) -> None:
         self._channel = None

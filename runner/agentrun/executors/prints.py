@@ -54,16 +54,18 @@ def last_line(path: Path) -> str:
 class LogSink:
     """The log of one attempt. Most attempts print nothing: the file is opened when there is something to say."""
 
-    _used: ClassVar[set[str]] = set()
+    _used: ClassVar[set[Path]] = set()
     """Logs that hold what an earlier attempt said."""
 
+    __slots__ = ("_fd", "_is_open", "_lock", "_path")
+
     def __init__(self, path: Path) -> None:
-        self._path = os.fspath(path)
+        self._path = path
         self._fd = -1
         self._is_open = True
         self._lock = threading.Lock()
-        if self._path in self._used:
-            self._used.discard(self._path)
+        if self._used and path in self._used:
+            self._used.discard(path)
             os.close(open_log(path))
 
     def write(self, data: bytes) -> None:

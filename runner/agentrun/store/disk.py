@@ -72,9 +72,9 @@ def sync_folder(disk: Disk, folder: Path) -> None:
         os.close(fd)
 
 
-def temporary_name(folder: Path, name: str) -> str:
+def temporary_name(folder: Path | str, name: str) -> str:
     """In the same folder: a rename is atomic only within one file system. Random: nobody can plant a file there."""
-    return os.path.join(folder, f".{name}.{secrets.token_hex(6)}.tmp")
+    return f"{folder}/.{name}.{secrets.token_hex(6)}.tmp"
 
 
 def is_temporary(name: str, of: str | None = None) -> bool:

@@ -53,6 +53,7 @@ class FolderStore:
         self._lock = Lock(folder / "lock", self._disk)
         self._inbox = Inbox(folder, self._disk)
         self._state_path = folder / "state.json"
+        self._state, self._name = str(self._state_path), str(folder)
         self._seq: int | None = None
         self._run_id = ""
         self._stored: tuple[int, int] | None = None
@@ -121,7 +122,7 @@ class FolderStore:
         self._outputs = checkpoint.outputs
         self._outputs_bytes = sum(len(line) + 1 for line in self._outputs)
         self._journal_name, self._journal_length = checkpoint.journal_name, checkpoint.journal_length
-        self._stored = _identity(self._state_path)
+        self._stored = _identity(self._state)
         summary = _read_json(self._folder / "runs" / f"{checkpoint.run_id}.json")
         if summary is not None:
             self._check_alone()
@@ -243,7 +244,7 @@ class FolderStore:
             raise CheckpointError(
                 f"{self._state_path}: seq {seq} does not follow the stored {self._seq}; another program wrote here"
             )
-        if _identity(self._state_path) != self._stored:
+        if _identity(self._state) != self._stored:
             raise CheckpointError(f"{self._state_path}: was replaced by another program while this one was running")
 
     def _break(self, error: OSError, where: Path | None = None) -> DiskError:
@@ -263,7 +264,7 @@ class FolderStore:
         checkpoint.outputs = outputs
         checkpoint.journal_name, checkpoint.journal_length = name, length
         text = encode_checkpoint(checkpoint)
-        temporary = temporary_name(self._folder, "state.json")
+        temporary = temporary_name(self._name, "state.json")
         fd = self._disk.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
             try:
@@ -272,7 +273,7 @@ class FolderStore:
                 found = os.fstat(fd)
             finally:
                 self._disk.close(fd)
-            self._disk.replace(temporary, str(self._state_path))
+            self._disk.replace(temporary, self._state)
         except BaseException:
             discard(self._disk, temporary)
             raise
@@ -465,7 +466,7 @@ class FolderStore:
                 path.unlink()
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: str) -> tuple[int, int] | None:
     try:
         found = os.lstat(path)
     except FileNotFoundError:
