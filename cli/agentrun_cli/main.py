@@ -20,6 +20,7 @@ from agentrun_cli.init import init
 from agentrun_cli.items import items
 from agentrun_cli.log import log
 from agentrun_cli.loop import leave
+from agentrun_cli.parsing import Command, Group
 from agentrun_cli.redo import redo
 from agentrun_cli.results import results
 from agentrun_cli.resume import resume
@@ -49,6 +50,7 @@ Exit codes, where several apply the first of 74, 65, signals, 75, 4, 1, 3:
 """
 
 app = typer.Typer(
+    cls=Group,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -78,7 +80,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 INSIDE: dict[str, ModuleType] = {"step": step, "ask": ask, "usage": usage}
 for name, command in COMMANDS.items():
-    app.command(name)(command)
+    app.command(name, cls=Command)(command)
 for name, module in INSIDE.items():
     # For --help alone: `_main` hands these their words before typer sees them.
     app.command(name, help=module.HELP, options_metavar=module.USAGE)(lambda: None)

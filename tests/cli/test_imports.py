@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("anyio", "asyncio", "tenacity", "rich", "filelock", "multiprocessing", "concurrent.futures")
+HEAVY = ("anyio", "asyncio", "tenacity", "rich", "filelock", "multiprocessing", "concurrent.futures", "pydantic")
 MODELS = ("pydantic_ai", "genai_prices", "jsonschema", "httpx", "httpx2", "openai", "anthropic", "google.genai")
 OURS = ("agentrun.launch", "agentrun.execution", "agentrun.api", "agentrun.executors", "agentrun.store.folder")
 
@@ -35,3 +35,21 @@ def test_little_is_imported(tmp_path: Path, arguments: list[str]) -> None:
     loaded = set(ended.stderr.split())
     assert ended.returncode == 0 and "agentrun_cli.main" in loaded
     assert [name for name in (*HEAVY, *MODELS, *OURS) if name in loaded] == []
+
+
+def test_words_that_need_no_check_import_no_checker(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.argv[0] = 'agentrun'\n"
+        "from agentrun_cli.main import main\n"
+        "try: main()\n"
+        "finally: print('pydantic' in sys.modules)\n"
+    )
+
+    def loads_it(*words: str) -> tuple[int, bool]:
+        ended = subprocess.run(
+            [sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        )
+        return ended.returncode, "True" in ended.stdout
+
+    assert loads_it("start", "nothing.toml", "-j", "4", "-q", "-o", "out.jsonl") == (2, False)
+    assert loads_it("start", "nothing.toml", "-j", "four")[0] == 2

@@ -1,0 +1,53 @@
+"""Words of the command line that are text stay as they are, and digits are a number.
+
+typer checks every value by pydantic, also text, and also what was not given; to import that takes as long as all else
+that most commands do. What may be wrong goes its way still.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+
+class Command(TyperCommand):
+    def get_params(self, ctx: Any) -> Any:
+        return _spare(super().get_params(ctx))
+
+
+class Group(TyperGroup):
+    def get_params(self, ctx: Any) -> Any:
+        return _spare(super().get_params(ctx))
+
+
+def _spare(parameters: list[Any]) -> list[Any]:
+    for parameter in parameters:
+        # The versions of typer that do not describe types so do not have pydantic, either.
+        if hasattr(parameter, "type_descriptor") and "process_value" not in vars(parameter):
+            parameter.process_value = _Unchecked(parameter)
+    return parameters
+
+
+class _Unchecked:
+    """A parameter's `process_value`, for what needs no check."""
+
+    def __init__(self, parameter: Any) -> None:
+        self._parameter = parameter
+        self._check = parameter.process_value
+        self._is_list = parameter.multiple or parameter.nargs == -1
+        described = parameter.type_descriptor
+        self._is_text = described.annotation in (str, str | None)
+        limits = (getattr(described.parameter_info, name, None) for name in ("min", "max"))
+        self._is_number = described.annotation in (int, int | None) and not any(limit is not None for limit in limits)
+
+    def __call__(self, ctx: Any, value: Any) -> Any:
+        if value is None and not self._parameter.required:
+            value = () if self._is_list else None
+        elif self._is_number and type(value) is str and re.fullmatch("[0-9]{1,9}", value):
+            value = int(value)
+        elif not (self._is_text and type(value) is str):
+            return self._check(ctx, value)
+        callback = self._parameter.callback
+        return callback(ctx, self._parameter, value) if callback is not None else value
