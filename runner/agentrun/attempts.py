@@ -221,7 +221,7 @@ class Attempts:
         ended = Ended("back", carry=conversation.carry, carry_set=conversation.carry_set)
         self._take(outcome, ended, conversation)
         if ended.kind == "done" and outcome.made_files:
-            await self._publish(work, attempt.work, ended)
+            await self._publish(work, Path(attempt.work), ended)
         if ended.kind not in ("done", "back"):
             self._describe(slot, work.item.key, ended, tried)
         ended.tries = [*before, tried]

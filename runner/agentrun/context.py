@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
+from hashlib import sha1
 from inspect import isawaitable
 from pathlib import Path
 from types import MappingProxyType
@@ -20,14 +21,17 @@ if TYPE_CHECKING:
 
 CARRY_LIMIT_BYTES = 64 * 1024
 NAMESPACE = "6f0a3c5e-2b8d-5d0e-9a53-5f8f6b1c7d24"
+_NAMESPACE_BYTES = bytes.fromhex(NAMESPACE.replace("-", ""))
 
 
 def idempotency_key(run_id: str, key: str, generation: int, name: str = "") -> str:
     """The same UUID in every attempt and launch of a run; another for another item, generation or name."""
-    from uuid import UUID, uuid5
-
     # A JSON array, so that no two lists of parts read the same.
-    return str(uuid5(UUID(NAMESPACE), json.dumps([run_id, key, generation, name])))
+    text = json.dumps([run_id, key, generation, name]).encode()
+    digest = sha1(_NAMESPACE_BYTES + text, usedforsecurity=False).hexdigest()
+    # What uuid.uuid5 makes of them, without the objects: every program is told one.
+    variant = "89ab"[int(digest[16], 16) & 3]
+    return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
 
 
 class Link(Protocol):
@@ -196,7 +200,7 @@ class Context:
     def _made(self, name: str) -> Path:
         self._open_link()
         self.made_files = True
-        path = self._attempt.work / name
+        path = Path(self._attempt.work, name)
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path
 

@@ -174,9 +174,12 @@ class Run:
         """Count these units in, for the checkpoint that is about to be written."""
         for unit in units:
             fields = unit.entry.fields
-            if self.job.carry and fields["kind"] not in BESIDE:
-                if unit.slot is not None or unit.row == self.carry_row:
-                    self.carry, self.last_seq = fields["carry"], self.checkpoint.seq + 1
+            if (
+                self.job.carry
+                and fields["kind"] not in BESIDE
+                and (unit.slot is not None or unit.row == self.carry_row)
+            ):
+                self.carry, self.last_seq = fields["carry"], self.checkpoint.seq + 1
             if not unit.is_counted:
                 self.count(unit.row, fields)
 

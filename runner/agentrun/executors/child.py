@@ -29,14 +29,17 @@ class Child:
         stdout: int,
         stderr: int,
         pass_fds: Sequence[int] = (),
+        executable: str | None = None,
     ) -> None:
         """Raises what Popen raises: OSError, or ValueError for what cannot be an argument."""
         self._loop = asyncio.get_running_loop()
         self._guardian = guardian
         self._mark = (ATTEMPT_VARIABLE, secrets.token_hex(8))
-        self._exit: asyncio.Future[int | None] = self._loop.create_future()
+        self.exit: asyncio.Future[int | None] = self._loop.create_future()
+        """Its exit code, minus the signal's number if one killed it; None if another took the status."""
         self._process = subprocess.Popen(
             argv,
+            executable=executable,
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
@@ -46,7 +49,6 @@ class Child:
             start_new_session=True,
         )
         self.pid = self._process.pid
-        self._born = birth(self.pid)
         if guardian is not None:
             guardian.began(self.pid)
         try:
@@ -58,7 +60,7 @@ class Child:
 
     @property
     def is_alive(self) -> bool:
-        if self._exit.done():
+        if self.exit.done():
             return False
         # Ended, perhaps, and the loop not told yet.
         try:
@@ -72,17 +74,17 @@ class Child:
         return self._mark[1]
 
     async def exited(self) -> int | None:
-        """Its exit code, minus the signal's number if one killed it; None if another took the status."""
-        return await asyncio.shield(self._exit)
+        return await asyncio.shield(self.exit)
 
     async def end(self) -> int | None:
         """Kill it with all that came of it, and return when they are gone, even if cancelled meanwhile."""
         return await uncancelled(self._end())
 
     async def _end(self) -> int | None:
-        # Also when it has exited already: what it started may live on.
-        await self._loop.run_in_executor(None, end_tree, self.pid, self._mark, self._born)
-        return await self._exit
+        # Also when it has exited already: what it started may live on. Its number may be another's once it is reaped.
+        born = -1 if self.exit.done() else birth(self.pid)
+        await self._loop.run_in_executor(None, end_tree, self.pid, self._mark, born)
+        return await asyncio.shield(self.exit)
 
     def _on_pidfd(self) -> None:
         self._loop.remove_reader(self._pidfd)
@@ -109,8 +111,8 @@ class Child:
         except ChildProcessError:
             code = None
         self._process.returncode = 0 if code is None else code
-        if not self._exit.done():
-            self._exit.set_result(code)
+        if not self.exit.done():
+            self.exit.set_result(code)
 
 
 def describe_exit(code: int | None) -> str:

@@ -14,7 +14,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +24,10 @@ from agentrun.executors.prints import last_line, open_log
 from agentrun.executors.programs import (
     OUTPUT_LIMIT_BYTES,
     SKIPPED,
+    Broom,
     cannot_start,
     describe_item,
     fail,
-    left_files,
     make_folders,
     parse_json,
     timed_out,
@@ -61,17 +60,24 @@ class CommandExecutor:
         self._job = job
         self._argv = agent.argv
         self._guardian = guardian
-        self._environ = environ
+        self._environ = dict(environ)
         self._slots = asyncio.Semaphore(job.concurrency)
         self._board = Switchboard(folder)
-        self._path = _path_to_us({**os.environ, **environ}.get("PATH", os.defpath))
+        self._broom = Broom()
+        self._executable: str | None = None
+        """Where the program is, if that is the same for all items: or it is searched for at each start."""
 
     async def start(self) -> None:
         await_children()
         await self._board.open()
+        # Once a launch: to read os.environ is to decode all of it.
+        self._environ = {**os.environ, **self._environ, "AGENTRUN_CHANNEL": self._board.path}
+        self._environ["PATH"] = path = _path_to_us(self._environ.get("PATH", os.defpath))
+        self._executable = _find(self._argv[0], path)
 
     async def close(self) -> None:
         await self._board.close()
+        await self._broom.close()
 
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
         async with self._slots:
@@ -95,11 +101,8 @@ class CommandExecutor:
         except ValueError as error:
             raise ValueError(f"command: {error}") from None
         environ = {
-            **os.environ,
             **self._environ,
             **variables(attempt),
-            "PATH": self._path,
-            "AGENTRUN_CHANNEL": self._board.path,
             "AGENTRUN_ITEM_DIR": scratch,
             "AGENTRUN_OUT_DIR": out,
         }
@@ -114,6 +117,7 @@ class CommandExecutor:
                 stdin, stderr, stdout = opened
                 child = Child(
                     argv,
+                    executable=self._executable,
                     guardian=self._guardian,
                     environ=environ,
                     cwd=self._job.base,
@@ -130,15 +134,14 @@ class CommandExecutor:
         return child, output
 
     async def _attend(self, child: Child, output: _Output, line: Line, attempt: Attempt, channel: Channel) -> Outcome:
-        exited = asyncio.ensure_future(child.exited())
         try:
-            ends: list[asyncio.Future[Any]] = [exited, output.too_long, line.ended]
+            ends: list[asyncio.Future[Any]] = [child.exit, output.too_long, line.ended]
             await asyncio.wait(ends, timeout=attempt.timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
             if line.ended.done():
                 await child.end()
                 line.ended.result()
                 return Outcome("waiting")
-            if not exited.done():
+            if not child.exit.done():
                 await child.end()
                 return too_long() if output.too_long.done() else timed_out(attempt.timeout_seconds)
             # Its last words may have been said over the socket, by what it did not wait for.
@@ -149,25 +152,24 @@ class CommandExecutor:
             elif output.too_long.done():
                 outcome = too_long()
             else:
-                outcome = await self._judge(exited.result(), output.data, attempt, channel)
+                outcome = await self._judge(child.exit.result(), output.data, attempt, channel)
             if outcome.kind == "done":
-                return replace(outcome, made_files=left_files(attempt.work))
+                outcome.made_files = not self._broom.sweep(attempt.work)
+                return outcome
             # Before another attempt: nothing of this one may be at work still.
             await child.end()
             return outcome
         except BaseException:
             await child.end()
             raise
-        finally:
-            exited.cancel()
 
     async def _judge(self, code: int | None, output: bytearray, attempt: Attempt, channel: Channel) -> Outcome:
-        said = last_line(attempt.log_path)
         if code is None:
             return Outcome("lost", failure=Failure("lost", "the program ended; its exit status is unknown"))
-        if code == SKIPPED:
-            return Outcome("skipped", failure=Failure("program", said, exit_code=code))
         if code != 0:
+            said = last_line(attempt.log_path)
+            if code == SKIPPED:
+                return Outcome("skipped", failure=Failure("program", said, exit_code=code))
             message = describe_exit(code) if code > 0 else f"killed by {describe_exit(code)}"
             if said:
                 message += f": {said}"
@@ -189,6 +191,14 @@ def _path_to_us(path: str) -> str:
     if shutil.which("agentrun", path=path) is None and shutil.which("agentrun", path=ours) is not None:
         return f"{path}{os.pathsep}{ours}"
     return path
+
+
+def _find(program: str, path: str) -> str | None:
+    if "/" in program or "{" in program:
+        return None
+    found = shutil.which(program, path=path)
+    # A part of the path may be relative, and is so to the job's folder.
+    return found if found is not None and os.path.isabs(found) else None
 
 
 def _item_file(item: Item) -> int:

@@ -31,6 +31,9 @@ LAUNCH_VARIABLE = "AGENTRUN_LAUNCH"
 ATTEMPT_VARIABLE = "AGENTRUN_ATTEMPT_ID"
 CLOSE_SECONDS = 30.0
 
+GATHER_SECONDS = 0.02
+"""What is told meanwhile is taken in together: most programs that are told of have ended by then."""
+
 _HAS_PROC = os.path.exists("/proc/self/environ")
 
 
@@ -329,24 +332,31 @@ def watch_runner(pipe: int, runner: int) -> tuple[dict[int, int | None], bool]:
         pass
     rest = b""
     while True:
-        ready = [fd for fd, _ in poll.poll()]
+        ready = dict(poll.poll())
         if pipe in ready:
+            if not ready[pipe] & select.POLLHUP:
+                time.sleep(GATHER_SECONDS)
             chunk = os.read(pipe, 65536)
             if not chunk:
                 return told, spare_own
             *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                spare_own |= line == b"="
-                _take_in(told, line)
+            spare_own |= b"=" in lines
+            _take_in(told, lines)
         elif runner_fd in ready:
             return told, False
 
 
-def _take_in(told: dict[int, int | None], line: bytes) -> None:
-    if line.startswith(b"-"):
-        told.pop(int(line[1:]), None)
-    elif line.startswith(b"+"):
-        told[int(line[1:])] = birth(int(line[1:]))
+def _take_in(told: dict[int, int | None], lines: Iterable[bytes]) -> None:
+    began: set[int] = set()
+    for line in lines:
+        pid = int(line[1:]) if line[:1] in (b"+", b"-") else 0
+        if line.startswith(b"+"):
+            began.add(pid)
+        else:
+            began.discard(pid)
+            told.pop(pid, None)
+    for pid in began:
+        told[pid] = birth(pid)
 
 
 def own_children(runner: int, told: Iterable[int]) -> set[int]:

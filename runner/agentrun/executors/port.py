@@ -47,9 +47,9 @@ class Attempt:  # not frozen: that makes it thrice as dear, and there is one for
     """Where the items have their own folders; see `work`."""
 
     @property
-    def work(self) -> Path:
+    def work(self) -> str:
         """The item's own folder, which may not be there yet: `dir` in it is its scratch, `out` its files."""
-        return Path(self.folder, work_name(self.item.key, self.generation))
+        return f"{self.folder}/{work_name(self.item.key, self.generation)}"
 
 
 @dataclass(slots=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import queue
 import re
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -67,7 +69,7 @@ def describe_item(item: Item) -> dict[str, Any]:
     return described
 
 
-def make_folders(work: Path) -> tuple[str, str]:
+def make_folders(work: str) -> tuple[str, str]:
     """The item's scratch and the folder for its files; those of an attempt before this one stay as they are."""
     scratch, out = f"{work}/dir", f"{work}/out"
     try:
@@ -77,21 +79,48 @@ def make_folders(work: Path) -> tuple[str, str]:
             except FileExistsError:
                 pass
     except FileNotFoundError:
-        work.parent.mkdir(mode=0o700)
+        os.mkdir(os.path.dirname(work), 0o700)
         return make_folders(work)
     except OSError as error:
         raise disk_error(work, error) from error
     return scratch, out
 
 
-def left_files(work: Path) -> bool:
-    """Whether there is anything in the folders; if not, they are gone. Most programs need neither."""
-    try:
-        for path in (f"{work}/dir", f"{work}/out", work):
-            os.rmdir(path)
-    except OSError:
+class Broom:
+    """Removes folders that programs have left empty, which most do. In a thread: the disk takes its time for that.
+
+    What is left of them, or of a launch that died before, goes with the sweep at a run's end or a launch's beginning.
+    """
+
+    def __init__(self) -> None:
+        self._works: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def sweep(self, work: str) -> bool:
+        """False if there is something in the folders, which stay."""
+        try:
+            if os.listdir(f"{work}/dir") or os.listdir(f"{work}/out"):
+                return False
+        except OSError:
+            return False
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._remove, name="agentrun-broom", daemon=True)
+            self._thread.start()
+        self._works.put(work)
         return True
-    return False
+
+    def _remove(self) -> None:
+        while (work := self._works.get()) is not None:
+            try:
+                for path in (f"{work}/dir", f"{work}/out", work):
+                    os.rmdir(path)
+            except OSError:
+                pass
+
+    async def close(self) -> None:
+        if self._thread is not None:
+            self._works.put(None)
+            await asyncio.to_thread(self._thread.join)
 
 
 def write_json(value: Any) -> bytes:

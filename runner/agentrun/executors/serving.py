@@ -45,10 +45,10 @@ from agentrun.executors.programs import (
     NOT_FOUND,
     OUTPUT_LIMIT_BYTES,
     SKIPPED,
+    Broom,
     cannot_start,
     describe_item,
     fail,
-    left_files,
     read_json,
     run_variables,
     timed_out,
@@ -73,6 +73,7 @@ class ServingExecutor:
         self._job = job
         self._guardian = guardian
         self._environ = environ
+        self._broom = Broom()
         self._slots = asyncio.Semaphore(job.concurrency)
         self._servers: dict[Path, Server] = {}
         """By log: a program has one for its lifetime, and so has a slot."""
@@ -104,6 +105,7 @@ class ServingExecutor:
         for server in servers:
             server.say_goodbye()
         await asyncio.gather(*(_part_from(server) for server in servers))
+        await self._broom.close()
 
     async def _take(self, attempt: Attempt) -> Server:
         server = self._servers.get(attempt.log_path)
@@ -178,7 +180,7 @@ class ServingExecutor:
             return Outcome("waiting")
         if outcome.kind == "done":
             # Made by the program, if it needs them: to make and remove them for each item is dear, and most need none.
-            return replace(outcome, made_files=os.path.lexists(attempt.work) and left_files(attempt.work))
+            outcome.made_files = os.path.lexists(attempt.work) and not self._broom.sweep(attempt.work)
         return outcome
 
     def _describe(self, attempt: Attempt) -> dict[str, Any]:
