@@ -22,16 +22,26 @@ _STATE_OF = {name: state for state, name in enumerate(STATE_NAMES)}
 _SETTLED = (DONE, FAILED, SKIPPED)
 _FINISHED = (DONE, SKIPPED)
 _first_slot = Struct("<Q").unpack_from
+_digest_parts = Struct("<QQ").iter_unpack
 NO_REF = 2**64 - 1
 NOT_LISTED = 2**32 - 1
+ROOM = 4096
 
 
 class Ledger:
-    """Arrays by row, and the order of the current items. About 50 bytes an item."""
+    """Arrays by row, and the order of the current items. About 50 bytes an item.
 
-    def __init__(self) -> None:
+    The arrays are longer than there are `rows`: what is behind them is as of a row that nothing is known of.
+    """
+
+    def __init__(self, expected: int = 0) -> None:
+        """`expected` is about how many rows there will be."""
+        size = 64
+        while size * 3 < expected * 5:
+            size *= 2
+        self.rows = 0
         self._digests = bytearray()
-        self._slots = array("i", [-1]) * 64
+        self._slots = array("i", [-1]) * size
         self._free_slot = 0
         """Where the last `find` that found nothing ended."""
         self._last_agent: tuple[str, int] = ("", -1)
@@ -86,52 +96,40 @@ class Ledger:
         self._free_slot = slot
         return -1
 
-    def add(self, digest: bytes) -> int:
-        """A new row for a digest that is not there."""
-        row = len(self.states)
-        if row * 5 >= len(self._slots) * 3:
-            self._grow()
-        self._digests += digest
-        self._place(row, digest)
-        self.contents.append(0)
-        self.stamps.append(0)
-        self.refs.append(NO_REF)
-        self.states.append(PENDING)
-        self.agents.append(0)
-        self.positions.append(NOT_LISTED)
-        return row
+    def row_of(self, digest: bytes) -> int:
+        """The row of a key's digest: a new one if there is none."""
+        row = self.find(digest)
+        return row if row >= 0 else self.add(digest)
 
-    def _add_done(self, digest: bytes, ref: int, record: Mapping[str, Any]) -> int:
-        """`add` and `apply` in one, for what a scan of a million records mostly finds. Only right after `find`."""
-        row = len(self.states)
+    def add(self, digest: bytes) -> int:
+        """A new row, right after a `find` of this digest that did not find it."""
+        row = self.rows
+        self.rows = row + 1
         self._digests += digest
         if row * 5 >= len(self._slots) * 3:
             self._grow()
-            self._place(row, digest)
         else:
             self._slots[self._free_slot] = row
-        self.contents.append(int(record["hash"], 16))
-        self.stamps.append(record.get("stamp", 0))
-        self.refs.append(ref)
-        self.states.append(DONE)
-        name = record["agent"]
-        self.agents.append(self._last_agent[1] if name == self._last_agent[0] else self.agent_number(name))
-        self.positions.append(record["index"])
-        if "edited" in record:
-            self.edited.add(row)
+        if row == len(self.states):
+            self._make_room()
         return row
 
-    def _place(self, row: int, digest: bytes | bytearray) -> None:
-        mask = len(self._slots) - 1
-        slot = _first_slot(digest, 0)[0] & mask
-        while self._slots[slot] >= 0:
-            slot = (slot + 1) & mask
-        self._slots[slot] = row
+    def _make_room(self) -> None:
+        for column, fill in (
+            (self.contents, 0), (self.stamps, 0), (self.refs, NO_REF), (self.agents, 0), (self.positions, NOT_LISTED),
+        ):  # fmt: skip
+            column.extend(array(column.typecode, [fill]) * ROOM)
+        self.states.extend(bytes(ROOM))
 
     def _grow(self) -> None:
-        self._slots = array("i", [-1]) * (len(self._slots) * 2)
-        for row in range(len(self.states)):
-            self._place(row, self._digests[row * 16 : row * 16 + 8])
+        """Room for twice as many, and all digests in it."""
+        self._slots = slots = array("i", [-1]) * (len(self._slots) * 2)
+        mask = len(slots) - 1
+        for row, (first, _) in enumerate(_digest_parts(self._digests)):
+            slot = first & mask
+            while slots[slot] >= 0:
+                slot = (slot + 1) & mask
+            slots[slot] = row
 
     def digest(self, row: int) -> bytes:
         return bytes(self._digests[row * 16 : row * 16 + 16])
@@ -143,25 +141,24 @@ class Ledger:
 
     def apply(self, ref: int, record: Mapping[str, Any]) -> int:
         """Take in a record, in the order of writing: the newest of a key counts."""
-        digest = key_digest(record["key"])
+        digest, kind = key_digest(record["key"]), record["kind"]
         row = self.find(digest)
-        if row < 0:
-            if record["kind"] == "done" and not record["gen"]:
-                return self._add_done(digest, ref, record)
+        is_new = row < 0
+        if is_new:
             row = self.add(digest)
-        if record["gen"] != self.generation(row):
+        if record["gen"] != self.generations.get(row, 0):
             self._enter(row, record["gen"])
         self.contents[row] = int(record["hash"], 16)
         self.stamps[row] = record.get("stamp", 0)
         self.positions[row] = record["index"]
-        if record["kind"] in BESIDE:
+        if kind in BESIDE:
             self._apply_beside(row, ref, record)
             return row
         self.refs[row] = ref
-        state = _STATE_OF[record["kind"]]
-        self.states[row] = state
+        self.states[row] = state = _STATE_OF[kind]
         self.agents[row] = self.agent_number(record["agent"])
-        self._note(row, state, record)
+        if not is_new or state != DONE or "edited" in record:
+            self._note(row, state, record)
         return row
 
     def _apply_beside(self, row: int, ref: int, record: Mapping[str, Any]) -> None:
@@ -219,6 +216,8 @@ class Ledger:
             self.questions[row] = record.get("question", {}).get("n", 1)
 
     def agent_number(self, name: str) -> int:
+        if name == self._last_agent[0]:
+            return self._last_agent[1]
         try:
             number = self.agent_names.index(name)
         except ValueError:
@@ -267,7 +266,7 @@ class Ledger:
         if old == DONE:
             self._count_version(self.agent_names[self.agents[row]], -1)
         name = record["agent"]
-        self.agents[row] = self._last_agent[1] if name == self._last_agent[0] else self.agent_number(name)
+        self.agents[row] = self.agent_number(name)
         self.states[row] = new
         self._note(row, new, record)
         if new == DONE:

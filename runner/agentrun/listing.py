@@ -15,7 +15,7 @@ from agentrun.failure import Failure
 from agentrun.item import key_digest
 from agentrun.ledger import NO_REF, PENDING, STATE_NAMES, WAITING, Ledger
 from agentrun.plan import CarryChain, identify_items
-from agentrun.record import decode_record
+from agentrun.record import decode_head, decode_record
 from agentrun.recovery import open_items
 from agentrun.sources import open_source
 from agentrun.standing import new_checkpoint
@@ -337,7 +337,7 @@ class Listing:
             row = self._ledger.apply(ref, record)
             if chain is not None:
                 chain.note(row, record)
-        self._recorded_at = self._ledger.positions[:]
+        self._recorded_at = self._ledger.positions[: self._ledger.rows]
 
     def follow_records(self, running: dict[str, dict[str, Any]]) -> None:
         """The items are those on record, and those at work; in the order in which their records put them."""
@@ -345,7 +345,7 @@ class Listing:
         self._keys.clear()
         for key, one in running.items():
             if ledger.find(digest := key_digest(key)) < 0:
-                unrecorded[ledger.add(digest)] = key
+                unrecorded[ledger.row_of(digest)] = key
                 self._recorded_at.append(one["index"])
         at, refs = self._recorded_at, ledger.refs
         order = array("I", sorted(range(len(at)), key=lambda row: (at[row], refs[row])))
@@ -421,11 +421,11 @@ class _Records:
             self._lines.close()
 
     def scan(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """All of them with their refs, oldest first."""
+        """All of them with their refs, oldest first, and without their outputs."""
         for ref, line in self._lines.until(self._length) if self._lines else ():
-            yield ref, _decode(ref, line)
+            yield ref, _decode(ref, line, decode_head)
         for ref, line in self._outputs.items():
-            yield ref, _decode(ref, line)
+            yield ref, _decode(ref, line, decode_head)
 
     def at(self, ref: int) -> dict[str, Any]:
         line = self._outputs.get(ref)
@@ -435,9 +435,9 @@ class _Records:
         return _decode(ref, line)
 
 
-def _decode(ref: int, line: bytes) -> dict[str, Any]:
+def _decode(ref: int, line: bytes, decode: Callable[[bytes], dict[str, Any]] = decode_record) -> dict[str, Any]:
     try:
-        return decode_record(line)
+        return decode(line)
     except ValueError as error:
         raise CheckpointError(f"the record at byte {ref} of the journal is damaged ({error})") from None
 

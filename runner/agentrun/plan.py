@@ -83,16 +83,16 @@ class RepeatedKeys:
 def identify_items(source: Source, ledger: Ledger) -> Iterator[tuple[int, str, Raw, Identity]]:
     """Each item's row, key (with the `~2` of a repeat), raw entry and identity; a key that is new gets a row."""
     repeats = RepeatedKeys()
-    seen = bytearray(len(ledger.states))
-    find, add, unique = ledger.find, ledger.add, source.unique
+    seen = bytearray(ledger.rows)
+    find, add, identify, unique = ledger.find, ledger.add, source.identify, source.unique
 
     def is_unseen(digest: bytes) -> bool:
         row = find(digest)
         return row < 0 or not seen[row]
 
     for count, raw in enumerate(source):
-        identity = source.identify(raw)
-        key = identity.key
+        identity = identify(raw)
+        key = identity[0]
         digest = key_digest(key)
         row = find(digest)
         if row >= 0 and seen[row]:
@@ -102,8 +102,9 @@ def identify_items(source: Source, ledger: Ledger) -> Iterator[tuple[int, str, R
             row = find(digest)
         if row < 0:
             row = add(digest)
-            seen.append(0)
-        seen[row] = 1
+            seen.append(1)
+        else:
+            seen[row] = 1
         yield row, key, raw, identity
 
 
@@ -127,21 +128,29 @@ def list_items(
     """
     plan = Plan(finished=ledger.states.count(DONE) + ledger.states.count(SKIPPED))
     order = array("I")
-    states, stamps, contents = ledger.states, ledger.stamps, ledger.contents
+    states, stamps, contents, refs, positions = (
+        ledger.states, ledger.stamps, ledger.contents, ledger.refs, ledger.positions,
+    )  # fmt: skip
+    as_number = int.from_bytes
+    # A pass over a million: what most of them are is counted here, and noted in the end.
+    pending: list[str] = []
+    run = kept = 0
     for row, key, raw, (_, content, stamp) in identify_items(source, ledger):
-        has_record = ledger.refs[row] != NO_REF
+        has_record = refs[row] != NO_REF
         if content is None:
             unchanged = has_record and stamp == stamps[row]
-            known = contents[row] if unchanged else int.from_bytes(source.content(raw)[:8], "big")
+            known = contents[row] if unchanged else as_number(source.content(raw)[:8], "big")
         else:
-            known = int.from_bytes(content[:8], "big")
+            known = as_number(content[:8], "big")
         stamps[row] = stamp
         if not has_record or states[row] == PENDING:
-            if row in ledger.steps and known != contents[row]:
+            if ledger.steps and row in ledger.steps and known != contents[row]:
                 # What it remembers is of another content.
                 ledger.begin_anew(row)
             contents[row] = known
-            plan.note("run", key)
+            run += 1
+            if run <= EXAMPLES:
+                pending.append(key)
         elif known != contents[row]:
             # What a person has corrected is never run over.
             if row in ledger.edited or (keep_changed and states[row] in (DONE, SKIPPED)):
@@ -152,24 +161,27 @@ def list_items(
                 contents[row] = known
                 plan.note("changed", key)
         elif states[row] in (DONE, SKIPPED):
-            plan.kept += 1
-            if ledger.positions[row] != len(order):
+            kept += 1
+            if positions[row] != len(order):
                 plan.note("moved", key)
         elif states[row] == WAITING:
             plan.note("waiting", key)
         else:
             plan.note("failed" if tries_again(row) else "left", key)
-        if len(plan.first_keys) < EXAMPLES:
-            plan.first_keys.append(key)
         order.append(row)
+        if len(order) <= EXAMPLES:
+            plan.first_keys.append(key)
 
-    plan.total = len(order)
+    plan.total, plan.run, plan.kept = len(order), run, kept
+    if pending:
+        plan.examples["run"] = pending
     ledger.set_order(order)
-    for row, state in enumerate(states):
-        if state in (DONE, SKIPPED) and not ledger.is_listed(row):
-            plan.gone += 1
-            if len(plan.gone_refs) < EXAMPLES:
-                plan.gone_refs.append(ledger.refs[row])
+    if ledger.rows > len(order):
+        for row, state in enumerate(states):
+            if state in (DONE, SKIPPED) and not ledger.is_listed(row):
+                plan.gone += 1
+                if len(plan.gone_refs) < EXAMPLES:
+                    plan.gone_refs.append(refs[row])
     return plan
 
 

@@ -47,7 +47,7 @@ def encode_record(seq: int, fields: Mapping[str, Any], output: bytes | None = No
 
 
 def check_record(line: bytes) -> bool:
-    return line[:8] == _PREFIX and b"%08x" % crc32(line[_BODY_AT:]) == line[8:16] and line[16:_BODY_AT] == b'",'
+    return line[:8] == _PREFIX and line[8:_BODY_AT] == b'%08x",' % crc32(line[_BODY_AT:])
 
 
 def decode_record(line: bytes) -> dict[str, Any]:
@@ -57,16 +57,34 @@ def decode_record(line: bytes) -> dict[str, Any]:
     return record
 
 
+def decode_head(line: bytes) -> dict[str, Any]:
+    """A record without its output, which may be long."""
+    if not check_record(line):
+        raise RecordError("the checksum does not match")
+    at = line.find(b',"output":')
+    head: dict[str, Any]
+    if at > 0:
+        try:
+            head = orjson.loads(line[:at] + b"}")
+            return head
+        except orjson.JSONDecodeError:
+            # It stood inside a carry, say: so cut, that lacks a brace.
+            pass
+    head = orjson.loads(line)
+    return head
+
+
 def result_of(line: bytes) -> tuple[bytes, bytes] | None:
     """The key and the output of a done record, both as JSON text, without reading the rest. None where that won't do.
 
     A quote inside a string is written with a backslash, so that the first `","gen":` ends the key. The output is last;
     what stands before it is the runner's own, but for a carry.
     """
-    begin = line.find(b',"key":"', 0, 80) + 7
-    end = line.find(b'","gen":', begin) + 1
-    at = line.find(b',"output":', end)
-    if begin < 7 or end < 1 or at < 0 or line.find(b',"carry":', end, at) >= 0 or line.find(b',"files":', end, at) >= 0:
+    find = line.find
+    begin = find(b',"key":"', 0, 80) + 7
+    end = find(b'","gen":', begin) + 1
+    at = find(b',"output":', end)
+    if begin < 7 or end < 1 or at < 0 or find(b',"carry":', end, at) >= 0 or find(b',"files":', end, at) >= 0:
         return None
     return line[begin:end], line[at + 10 : -1]
 

@@ -65,9 +65,9 @@ def recover(
         check_same_job(job, checkpoint)
         if store.folder is not None:
             check_same_place(job, store.folder, checkpoint)
-    ledger = Ledger()
+    ledger = Ledger(checkpoint.total)
     chain = CarryChain()
-    for ref, record in store.scan() if resumed else ():
+    for ref, record in store.scan(with_outputs=False) if resumed else ():
         row = ledger.apply(ref, record)
         if job.carry:
             chain.note(row, record)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress, count
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -30,16 +31,17 @@ def result_line(index: int, record: Mapping[str, Any]) -> bytes:
 
 def _result_lines(ledger: Ledger, store: Store) -> Iterator[bytes]:
     """Of the done items at their positions now, in item order."""
-    states, refs = ledger.states, ledger.refs
-    indexes = (index for index, row in enumerate(ledger.order) if states[row] == DONE)
-    records = store.lines(refs[row] for row in ledger.order if states[row] == DONE)
-    for index, record in zip(indexes, records, strict=True):
+    order, refs = ledger.order, ledger.refs
+    is_done = bytes(map(DONE.__eq__, map(ledger.states.__getitem__, order)))
+    records = store.lines(map(refs.__getitem__, compress(order, is_done)))
+    for index, record in zip(compress(count(), is_done), records, strict=True):
         found = result_of(record)
         if found is None:
             yield result_line(index, orjson.loads(record))
         else:
             # As it was written: an output is not taken apart and put together again for each of a million lines.
-            yield b'{"index":%d,"key":%b,"output":%b}\n' % (index, *found)
+            key, output = found
+            yield b'{"index":%d,"key":%b,"output":%b}\n' % (index, key, output)
 
 
 def write_results(ledger: Ledger, store: Store, path: Path, disk: Disk) -> dict[str, Any]:

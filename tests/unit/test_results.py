@@ -22,7 +22,7 @@ from agentrun.store.port import Entry
 def settled(*kinds: str) -> tuple[Ledger, MemoryStore]:
     """Items k0, k1, … settled in the reverse of their order."""
     ledger, store = Ledger(), MemoryStore()
-    ledger.set_order(array("I", [ledger.add(key_digest(f"k{n}")) for n in range(len(kinds))]))
+    ledger.set_order(array("I", [ledger.row_of(key_digest(f"k{n}")) for n in range(len(kinds))]))
     store.lock()
     store.load()
     for seq, index in enumerate(reversed(range(len(kinds))), 1):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import orjson
 from agentrun.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from agentrun.errors import CheckpointError, DiskError
 from agentrun.message import is_run_id
-from agentrun.record import RecordError, check_record, decode_record, encode_record
+from agentrun.record import RecordError, check_record, decode_head, decode_record, encode_record
 from agentrun.store.disk import (
     Disk,
     check_folder,
@@ -158,18 +158,20 @@ class FolderStore:
                         f"goes on to {seq}); put the newest state.json back, or begin anew with --fresh"
                     )
 
-    def scan(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def scan(self, *, with_outputs: bool = True) -> Iterator[tuple[int, dict[str, Any]]]:
         assert self._seq is not None
-        ref = 0
+        decode = decode_record if with_outputs else decode_head
         with self._journal_bytes() as lines:
             for ref, line in lines.until(self._journal_length):
-                yield ref, self._decode(ref, line)
+                yield ref, self._decode(ref, line, decode)
         for ref, line in self._outputs_with_refs():
-            yield ref, self._decode(ref, line)
+            yield ref, self._decode(ref, line, decode)
 
-    def _decode(self, ref: int, line: bytes) -> dict[str, Any]:
+    def _decode(
+        self, ref: int, line: bytes, decode: Callable[[bytes], dict[str, Any]] = decode_record
+    ) -> dict[str, Any]:
         try:
-            record = decode_record(line)
+            record = decode(line)
         except (RecordError, orjson.JSONDecodeError) as error:
             raise self._damaged(ref, str(error)) from None
         if record["seq"] > (self._seq or 0):
@@ -183,20 +185,20 @@ class FolderStore:
         )
 
     def read(self, refs: Iterable[int]) -> Iterator[dict[str, Any]]:
-        for ref, line in self._lines(refs):
-            yield self._decode(ref, line)
+        outputs, length = dict(self._outputs_with_refs()), self._journal_length
+        with self._journal_bytes() as journal:
+            for ref in refs:
+                yield self._decode(ref, journal.at(ref) if ref < length else outputs[ref])
 
     def lines(self, refs: Iterable[int]) -> Iterator[bytes]:
-        for ref, line in self._lines(refs):
-            if not check_record(line):
-                raise self._damaged(ref, "the checksum does not match")
-            yield line
-
-    def _lines(self, refs: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         outputs, length = dict(self._outputs_with_refs()), self._journal_length
-        with self._journal_bytes() as lines:
+        with self._journal_bytes() as journal:
+            at = journal.at
             for ref in refs:
-                yield ref, outputs[ref] if ref >= length else lines.at(ref)
+                line = at(ref) if ref < length else outputs[ref]
+                if not check_record(line):
+                    raise self._damaged(ref, "the checksum does not match")
+                yield line
 
     def _outputs_with_refs(self) -> Iterator[tuple[int, bytes]]:
         ref = self._journal_length

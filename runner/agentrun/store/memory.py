@@ -65,7 +65,7 @@ class MemoryStore:
             return Loaded()
         return Loaded(checkpoint=deepcopy(self._checkpoint))
 
-    def scan(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def scan(self, *, with_outputs: bool = True) -> Iterator[tuple[int, dict[str, Any]]]:
         for ref, line in enumerate(list(self._records)):
             yield ref, decode_record(line)
 

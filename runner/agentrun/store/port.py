@@ -64,8 +64,11 @@ class Store(Protocol):
 
     def load(self, *, accept_edits: bool = False) -> Loaded: ...
 
-    def scan(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """All records of the loaded run with their refs, oldest first. A damaged one raises CheckpointError."""
+    def scan(self, *, with_outputs: bool = True) -> Iterator[tuple[int, dict[str, Any]]]:
+        """All records of the loaded run with their refs, oldest first. A damaged one raises CheckpointError.
+
+        Without outputs they need not be parsed, and may be left out.
+        """
         ...
 
     def read(self, refs: Iterable[int]) -> Iterator[dict[str, Any]]:
