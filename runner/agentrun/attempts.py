@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from agentrun.clock import now_seconds
 from agentrun.committer import Unit
 from agentrun.conversation import Conversation
 from agentrun.events import Retrying, Watcher
@@ -205,7 +206,7 @@ class Attempts:
             folder=self._folder,
         )
         conversation = Conversation(self, slot, work, remembered)
-        at, began = time.time(), time.monotonic()
+        at, began = now_seconds(), time.monotonic()
         try:
             outcome = await self._executor.run(attempt, conversation.answer)
         finally:
@@ -213,18 +214,19 @@ class Attempts:
         tried: dict[str, Any] = {
             "launch": self._launch,
             "number": number,
-            "at": round(at, 3),
-            "seconds": round(time.monotonic() - began, 4),
+            "at": at,
+            # To the tenth of a millisecond; round() takes longer than all else here.
+            "seconds": int((time.monotonic() - began) * 10_000) / 10_000,
         }
         if conversation.usage:
             tried["usage"] = conversation.usage
-        ended = Ended("back", carry=conversation.carry, carry_set=conversation.carry_set)
+        before = [*before, tried] if before else [tried]
+        ended = Ended("back", tries=before, carry=conversation.carry, carry_set=conversation.carry_set)
         self._take(outcome, ended, conversation)
         if ended.kind == "done" and outcome.made_files:
             await self._publish(work, Path(attempt.work), ended)
         if ended.kind not in ("done", "back"):
             self._describe(slot, work.item.key, ended, tried)
-        ended.tries = [*before, tried]
         return ended
 
     # ---- for its conversations

@@ -10,6 +10,11 @@ _last: tuple[int, str] = (0, "1970-01-01T00:00:00")
 """The second that was told last: every checkpoint has its time, and most have it of the same second."""
 
 
+def now_seconds() -> float:
+    """Since 1970, to the millisecond."""
+    return time.time_ns() // 1_000_000 / 1000
+
+
 def now_text() -> str:
     """UTC, to the millisecond: 2026-05-04T22:03:11.042Z"""
     global _last

@@ -209,7 +209,15 @@ class Slots:
             while following is not None and self.stop_reason is None:
                 work, following = following, None
                 generation = run.ledger.generation(work.row)
-                ended = await self._attempt(slot, work, generation, task)
+                self._attempting[slot] = task
+                try:
+                    ended = await self._attempts.settle(slot, work, generation=generation, carry=run.carry)
+                except asyncio.CancelledError:
+                    if not self._cancelled or not task.uncancel() == 0:
+                        raise
+                    ended = Ended("back")
+                finally:
+                    del self._attempting[slot]
                 if ended.kind == "back":
                     self._put_back(work, ended)
                     break
@@ -231,17 +239,6 @@ class Slots:
                     run.purse.end(left.row)
             self.in_flight.pop(slot, None)
             self._idle.append(slot)
-
-    async def _attempt(self, slot: int, work: Work, generation: int, task: asyncio.Task[None]) -> Ended:
-        self._attempting[slot] = task
-        try:
-            return await self._attempts.settle(slot, work, generation=generation, carry=self._run.carry)
-        except asyncio.CancelledError:
-            if not self._cancelled or not task.uncancel() == 0:
-                raise
-            return Ended("back")
-        finally:
-            del self._attempting[slot]
 
     def _account(self, work: Work, ended: Ended) -> None:
         """What the item used is known now, or the budget is none."""

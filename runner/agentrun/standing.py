@@ -5,7 +5,6 @@ Not `run.py`: a module of that name would take the place of the public `agentrun
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 from agentrun.attempts import Ended
 from agentrun.checkpoint import Checkpoint
-from agentrun.clock import new_run_id, now_text
+from agentrun.clock import new_run_id, now_seconds, now_text
 from agentrun.committer import Unit
 from agentrun.feed import Work
 from agentrun.job import Job
@@ -118,7 +117,8 @@ class Run:
             fields["tries"] = ended.tries[-TRIES_KEPT:]
         if usage := self.purse.spent(work.row):
             fields["usage"] = usage
-        fields |= ended.details
+        if ended.details:
+            fields |= ended.details
         if ended.failure is not None:
             fields["error"] = ended.failure.as_json()
         if ended.kind == "failed":
@@ -155,7 +155,7 @@ class Run:
             "hash": f"{ledger.contents[row]:016x}",
             "agent": self.agent,
             "launch": self.checkpoint.context["launches"],
-            "at": round(time.time(), 3) if at is None else at,
+            "at": now_seconds() if at is None else at,
             "seconds": seconds,
         }
         if ledger.stamps[row]:
