@@ -286,7 +286,7 @@ class Launch:
     def _compact(self) -> None:
         """A journal that is large and mostly garbage is written anew."""
         size, ledger = self._store.size(), self._run.ledger
-        if size <= self._compact_over_bytes:
+        if size <= self._compact_over_bytes or not ledger.has_garbage:
             return
         refs = ledger.live_refs()
         if self._store.size(refs) * 2 <= size:

@@ -40,6 +40,8 @@ class Ledger:
         while size * 3 < expected * 5:
             size *= 2
         self.rows = 0
+        self.records = 0
+        """How many were taken in, those that no longer count included."""
         self._digests = bytearray()
         self._slots = array("i", [-1]) * size
         self._free_slot = 0
@@ -141,6 +143,7 @@ class Ledger:
 
     def apply(self, ref: int, record: Mapping[str, Any]) -> int:
         """Take in a record, in the order of writing: the newest of a key counts."""
+        self.records += 1
         digest, kind = key_digest(record["key"]), record["kind"]
         row = self.find(digest)
         is_new = row < 0
@@ -323,6 +326,12 @@ class Ledger:
         unfinished ones remember."""
         newest = [ref for ref in self.refs if ref != NO_REF]
         return sorted(newest + [ref for refs in self.steps.values() for ref in refs])
+
+    @property
+    def has_garbage(self) -> bool:
+        """Whether a record that was taken in no longer counts."""
+        live = self.rows - self.refs[: self.rows].count(NO_REF)
+        return self.records > live + sum(len(refs) for refs in self.steps.values())
 
     def move_refs(self, old: list[int], new: list[int]) -> None:
         moved = dict(zip(old, new, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import select
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ import pytest
 
 import agentrun
 from agentrun.events import Began, Event, Planned
+from agentrun.executors import inloop
 
 
 async def shout(item: agentrun.Item) -> str:
@@ -423,3 +426,28 @@ def test_sigterm_ends_the_script_by_that_signal_after_a_clean_checkpoint(make_sc
     assert script.done() == 5
     script.finish()
     assert script.results() == EXPECTED
+
+
+def test_agents_that_do_not_end_or_end_themselves_hold_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inloop, "CANCEL_SECONDS", 0.2)
+    began: list[str] = []
+
+    async def agent(item: agentrun.Item) -> str:
+        began.append(item.key)
+        if item.key == "cancels itself":
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(60)
+        until = time.monotonic() + 1.5
+        while item.key == "never ends" and time.monotonic() < until:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.05)
+        return item.key
+
+    items = ["never ends", "cancels itself", *"abcdef"]
+    summary = agentrun.run(agent, items=items, concurrency=3, timeout="100ms", retries=0, stop_after_failures=0)
+    assert summary.counts == {"pending": 0, "done": 6, "failed": 2, "skipped": 0, "waiting": 0}
+    causes = {item.key: item.cause for item in summary.failures()}
+    assert "its slot stays taken" in causes["never ends"] and "CancelledError" in causes["cancels itself"]
+    assert sorted(began) == sorted(items), "each was begun once"

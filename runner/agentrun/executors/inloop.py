@@ -10,7 +10,7 @@ from agentrun.context import Context
 from agentrun.errors import AgentError
 from agentrun.executors.calls import CLOSE_SECONDS, close_agent, perform_async, tell_of_close
 from agentrun.executors.deadlines import Deadlines
-from agentrun.executors.facts import user_traceback
+from agentrun.executors.facts import outcome_from, user_traceback
 from agentrun.executors.port import Attempt, Channel, Outcome
 from agentrun.executors.prints import LogSink, begin_log, end_log
 from agentrun.failure import THREAD_TIMEOUT, Failure
@@ -65,6 +65,7 @@ class InLoopExecutor:
         try:
             outcome = await link.ended
         except asyncio.CancelledError:
+            link.is_cancelled = True
             await self._cancel(task, seconds=STOP_SECONDS)
             raise
         finally:
@@ -91,13 +92,14 @@ class InLoopExecutor:
     def _end(self, link: _LoopLink) -> None:
         """Its time is up."""
         assert link.task is not None
+        link.is_cancelled = True
 
         def tell(ending: asyncio.Future[bool]) -> None:
             self._ending.discard(ending)
             if not link.ended.done():
                 link.ended.set_result(None)
 
-        self._ending.add(ending := asyncio.ensure_future(self._cancel(link.task)))
+        self._ending.add(ending := asyncio.ensure_future(self._cancel(link.task, seconds=CANCEL_SECONDS)))
         ending.add_done_callback(tell)
 
     async def close(self) -> None:
@@ -119,14 +121,16 @@ class InLoopExecutor:
             outcome = await perform_async(self._target, context, link, wants_ctx=self._agent.wants_ctx)
             if link.last is not None:
                 await link.last
+        except asyncio.CancelledError as error:
+            # By a word of its own, or with all tasks of a loop that ends: then nobody asks for the outcome.
+            outcome = outcome_from(error)
         finally:
             end_log(link.sink)
-        # One that was cancelled comes too late, whatever it returns.
-        task = link.task or asyncio.current_task()
-        if not link.ended.done() and task is not None and not task.cancelling():
+        # One that we cancelled comes too late, whatever it returns.
+        if not link.ended.done() and not link.is_cancelled:
             link.ended.set_result(outcome)
 
-    async def _cancel(self, task: asyncio.Task[None], *, seconds: float = CANCEL_SECONDS) -> bool:
+    async def _cancel(self, task: asyncio.Task[None], *, seconds: float) -> bool:
         """True if the task ended."""
         deadline = asyncio.get_running_loop().time() + seconds
         cancelled: asyncio.CancelledError | None = None
@@ -156,7 +160,7 @@ class _LoopLink:
 
     awaits = True
 
-    __slots__ = ("_channel", "_loop", "_thread", "ended", "last", "sink", "task")
+    __slots__ = ("_channel", "_loop", "_thread", "ended", "is_cancelled", "last", "sink", "task")
 
     def __init__(self, sink: LogSink, channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
         self.sink = sink
@@ -166,6 +170,8 @@ class _LoopLink:
         self.task: asyncio.Task[None] | None = None
         self.ended: asyncio.Future[Outcome | None] = loop.create_future()
         """With the outcome, or with None where its time was up."""
+        self.is_cancelled = False
+        """By us: for a timeout, or because the launch stops."""
         self.last: asyncio.Task[None] | None = None
         """The last message that nobody waits for is being told."""
 

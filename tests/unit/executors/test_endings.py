@@ -102,6 +102,25 @@ def test_a_task_that_swallows_its_cancellation_is_cancelled_until_it_ends(bench:
     bench.run(scenario())
 
 
+def test_an_agent_that_cancels_its_own_task_has_failed(bench: Bench) -> None:
+    source = """
+        import asyncio
+        def agent(item):
+            if item.data == "cancel":
+                asyncio.current_task().cancel()
+                await asyncio.sleep(600)
+            return "ok"
+    """
+
+    async def scenario() -> None:
+        async with bench.executor(source, "loop") as executor:
+            outcome = await executor.run(bench.attempt("cancel"), bench.channel)
+            assert outcome.kind == "failed" and "CancelledError" in bench.cause(outcome)
+            assert bench.output(await executor.run(bench.attempt(), bench.channel)) == "ok"
+
+    bench.run(scenario())
+
+
 def test_a_thread_that_timed_out_keeps_its_slot_until_it_returns(bench: Bench) -> None:
     release, live, most = threading.Event(), 0, 0
 
