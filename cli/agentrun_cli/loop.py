@@ -14,7 +14,7 @@ PATIENCE_SECONDS = 1.0
 SWITCH_SECONDS = 0.0003
 """How long a busy loop keeps the thread that commits from going on between two calls of the disk. Python's 5 ms would
 be longer than the commit itself, so that agents and disk would take turns and not work side by side."""
-GARBAGE_AFTER = 20_000
+GARBAGE_AFTER = 5_000
 """A run makes and drops some fifty objects an item, hardly any of them in cycles: to look for those after every 700,
 as Python does, takes a twelfth of its time."""
 _FIRST_OF_SIGNALS = 129
