@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 
@@ -48,6 +49,17 @@ class _Unchecked:
         elif self._is_number and type(value) is str and re.fullmatch("[0-9]{1,9}", value):
             value = int(value)
         elif not (self._is_text and type(value) is str):
-            return self._check(ctx, value)
+            return self._checked(ctx, value)
         callback = self._parameter.callback
         return callback(ctx, self._parameter, value) if callback is not None else value
+
+    def _checked(self, ctx: Any, value: Any) -> Any:
+        try:
+            return self._check(ctx, value)
+        except typer.BadParameter as error:
+            # pydantic does not tell the value, nor that it is one of a command line.
+            wanted = error.message.removeprefix("Value error, ")
+            if wanted.startswith("Input should be "):
+                wanted = f'it is "{value}", and should be {wanted.removeprefix("Input should be ").partition(",")[0]}'
+            error.message = wanted
+            raise
