@@ -160,8 +160,8 @@ MUTANTS = [
     Mutant(
         "fixed temporary name",
         DISK,
-        'f".{name}.{secrets.token_hex(6)}.tmp"',
-        'f".{name}.tmp"',
+        'f"{folder}/.{name}.{secrets.token_hex(6)}.tmp"',
+        'f"{folder}/.{name}.tmp"',
         (STATES,),
     ),
     Mutant(
@@ -307,7 +307,7 @@ MUTANTS = [
     Mutant(
         "a state.json that others replaced written over",
         FOLDER,
-        "        if _identity(self._state_path) != self._stored:\n",
+        "        if _identity(self._state) != self._stored:\n",
         "        if False:\n",
         (ORDER,),
     ),
@@ -329,7 +329,7 @@ MUTANTS = [
     Mutant(
         "checksum of records not compared",
         "record.py",
-        ' and b"%08x" % crc32(line[_BODY_AT:]) == line[8:16]',
+        " and line[8:_BODY_AT] == b'%08x\",' % crc32(line[_BODY_AT:])",
         "",
         (DAMAGE,),
     ),
@@ -387,7 +387,7 @@ MUTANTS = [
     Mutant(
         "steps kept when the item's content has changed",
         "plan.py",
-        "            if row in ledger.steps and known != contents[row]:\n",
+        "            if ledger.steps and row in ledger.steps and known != contents[row]:\n",
         "            if False:\n",
         (CHANGED,),
     ),
