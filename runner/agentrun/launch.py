@@ -306,15 +306,17 @@ class Launch:
 
     def _feed(self) -> Iterator[Work]:
         """Pending items, then those that failed in earlier launches. Suspects of a crash come later, alone."""
-        run, states, in_flight = self._run, self._run.ledger.states, self._in_flight
+        assert self._slots is not None
+        run, states, in_flight = self._run, self._run.ledger.states, self._slots.rows_in_flight
+        suspects, dead = run.suspects, run.dead
         if run.is_held_up:
             return
 
         def is_pending(row: int) -> bool:
-            return states[row] == PENDING and row not in run.suspects and row not in run.dead and not in_flight(row)
+            return states[row] == PENDING and row not in in_flight and row not in suspects and row not in dead
 
         def is_to_retry(row: int) -> bool:
-            if row in run.suspects or row in run.dead or in_flight(row):
+            if row in in_flight or row in suspects or row in dead:
                 return False
             return row in run.to_retry and states[row] == FAILED
 

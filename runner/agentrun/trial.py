@@ -89,8 +89,8 @@ class Trial:
             link = _Link(self._say, self._take)
             return perform(self._target, Context(attempt, link, carries=carries), link, wants_ctx=wants_ctx)
         link = _AsyncLink(self._say, self._take)
-        context = Context(attempt, link, carries=carries)
-        return self._runner.run(perform_async(self._target, context, link, wants_ctx=wants_ctx))
+        context = Context(attempt, link, carries=carries) if wants_ctx else None
+        return self._runner.run(perform_async(self._target, item, context, link))
 
     def _take(self, message: dict[str, Any]) -> dict[str, Any]:
         """Without state nothing is remembered, and a question ends the attempt."""

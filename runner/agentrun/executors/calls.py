@@ -11,6 +11,7 @@ from agentrun.errors import Parked, Skip
 from agentrun.executors.facts import outcome_from
 from agentrun.executors.port import Outcome
 from agentrun.failure import Failure
+from agentrun.item import Item
 from agentrun.jsontext import encode
 
 Target = Callable[..., Any]
@@ -40,18 +41,21 @@ def perform(target: Target, context: Context, link: Link, *, wants_ctx: bool) ->
         context.close()
 
 
-async def perform_async(target: Target, context: Context, link: Link, *, wants_ctx: bool) -> Outcome:
-    """An async agent's attempt. CancelledError and the user's Ctrl-C are not the agent's, and are raised."""
+async def perform_async(target: Target, item: Item, context: Context | None, link: Link) -> Outcome:
+    """An async agent's attempt; the context is for one that wants it.
+
+    CancelledError and the user's Ctrl-C are not the agent's, and are raised.
+    """
     try:
         try:
-            value = await (target(context.item, ctx=context) if wants_ctx else target(context.item))
+            value = await (target(item) if context is None else target(item, ctx=context))
         except Skip as skip:
             outcome = outcome_from(skip)
         else:
-            outcome = Outcome("done", encode(value), made_files=context.made_files)
+            outcome = Outcome("done", encode(value), made_files=context is not None and context.made_files)
         if _is_cancelled():  # swallowed by the agent; what it returned came too late
             raise asyncio.CancelledError
-        if (message := context.carry_message()) is not None:
+        if context is not None and (message := context.carry_message()) is not None:
             await link.call(message)
         return outcome
     except asyncio.CancelledError as error:
@@ -66,7 +70,8 @@ async def perform_async(target: Target, context: Context, link: Link, *, wants_c
     except BaseException as error:
         return outcome_from(error)
     finally:
-        context.close()
+        if context is not None:
+            context.close()
 
 
 def _is_cancelled() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentrun.context import Context
@@ -56,7 +57,7 @@ class InLoopExecutor:
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
         while self._strays and self._live + len(self._strays) >= self._job.concurrency:
             await asyncio.wait(self._strays, return_when=asyncio.FIRST_COMPLETED)
-        link = _LoopLink(LogSink(attempt.log_path), channel, self._loop)
+        link = _LoopLink(attempt.log_path, channel, self._loop)
         link.task = task = self._loop.create_task(self._attempt(attempt, link))
         self._live += 1
         deadlines = self._deadlines_of(attempt.timeout_seconds)
@@ -115,17 +116,17 @@ class InLoopExecutor:
                 tell_of_close(error)
 
     async def _attempt(self, attempt: Attempt, link: _LoopLink) -> None:
-        begin_log(link.sink)
+        begin_log(link)
         try:
-            context = Context(attempt, link, carries=self._job.carry)
-            outcome = await perform_async(self._target, context, link, wants_ctx=self._agent.wants_ctx)
+            context = Context(attempt, link, carries=self._job.carry) if self._agent.wants_ctx else None
+            outcome = await perform_async(self._target, attempt.item, context, link)
             if link.last is not None:
                 await link.last
         except asyncio.CancelledError as error:
             # By a word of its own, or with all tasks of a loop that ends: then nobody asks for the outcome.
             outcome = outcome_from(error)
         finally:
-            end_log(link.sink)
+            end_log(link)
         # One that we cancelled comes too late, whatever it returns.
         if not link.ended.done() and not link.is_cancelled:
             link.ended.set_result(outcome)
@@ -155,15 +156,15 @@ class InLoopExecutor:
             task.exception()  # told already
 
 
-class _LoopLink:
-    """An attempt that is under way: its end of the channel, its task, and what the task is awaited by."""
+class _LoopLink(LogSink):
+    """An attempt that is under way: its end of the channel, its log, its task, and what the task is awaited by."""
 
     awaits = True
 
-    __slots__ = ("_channel", "_loop", "_thread", "ended", "is_cancelled", "last", "sink", "task")
+    __slots__ = ("_channel", "_loop", "_thread", "ended", "is_cancelled", "last", "task")
 
-    def __init__(self, sink: LogSink, channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
-        self.sink = sink
+    def __init__(self, log_path: Path, channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(log_path)
         self._channel: Channel | None = channel
         self._loop = loop
         self._thread = threading.get_ident()
@@ -176,7 +177,7 @@ class _LoopLink:
         """The last message that nobody waits for is being told."""
 
     def log(self, text: str) -> None:
-        self.sink.write(text.encode("utf-8", "backslashreplace"))
+        self.write(text.encode("utf-8", "backslashreplace"))
 
     def tell(self, message: dict[str, Any]) -> None:
         if threading.get_ident() == self._thread:
@@ -189,7 +190,7 @@ class _LoopLink:
 
     def close(self) -> None:
         self._channel = None
-        self.sink.close()
+        super().close()
 
     async def _call(self, message: dict[str, Any]) -> dict[str, Any]:
         if self._channel is None:
