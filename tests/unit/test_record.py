@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentrun.jsontext import encode
-from agentrun.record import RecordError, check_record, decode_record, encode_record, seal_record
+from agentrun.record import RecordError, check_record, decode_head, decode_record, encode_record, seal_record
 
 FIELDS: dict[str, Any] = {
     "kind": "done",
@@ -80,3 +80,17 @@ def test_a_done_record_without_an_output_is_not_sealed() -> None:
     with pytest.raises(RecordError, match="output is missing"):
         seal_record(record)
     assert seal_record({**record, "kind": "skipped"})
+
+
+@pytest.mark.parametrize(
+    "before", [{}, {"carry": {"a": 1, "output": 2}}, {"carry": [{"a": 1, "output": {"output": 3}}]}]
+)
+@pytest.mark.parametrize("key", ["k", 'a,"output":b', '","output":{'])
+def test_a_record_without_its_output_is_the_same_otherwise(before: dict[str, Any], key: str) -> None:
+    line = encode_record(7, {"kind": "done", "key": key, "gen": 0, **before}, b'{"b":1,"output":[2]}')
+    whole = decode_record(line)
+    assert {name: value for name, value in decode_head(line).items() if name != "output"} == {
+        name: value for name, value in whole.items() if name != "output"
+    }
+    with pytest.raises(RecordError):
+        decode_head(line.replace(b"done", b"gone"))
