@@ -1,8 +1,9 @@
 """Group commit: while one commit is being written, finished units gather; the next one takes them all.
 
-The store is called from a thread of its own, so that an fsync never holds up the agents on the loop. With one item at a
-time there is nobody to hold up, and the way to another thread and back takes about as long as a good disk's fsync: then
-it is called on the loop.
+What waits for the disk is done in a thread of its own, so that an fsync never holds up the agents on the loop. What
+only goes into the system's memory is done on the loop: after each call of the system that thread has to wait for the
+interpreter, which the loop is using. With one item at a time there is nobody to hold up, and the way to another thread
+and back takes about as long as a good disk's fsync: then all of it is done on the loop.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from agentrun.checkpoint import Checkpoint
@@ -74,12 +76,9 @@ class Committer:
         return self._enqueue([])
 
     def do(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Call the store where it is called from: in one thread."""
+        """Have the store asked something that may take long: where it commits, between two commits."""
         done: asyncio.Future[T] = self._loop.create_future()
-        if self._thread is not None:
-            self._orders.put((work, done))
-        else:
-            _tell(done, *_try(work))
+        self._order(work, partial(_tell, done))
         return done
 
     def _enqueue(self, units: Sequence[Unit]) -> asyncio.Future[None]:
@@ -98,38 +97,36 @@ class Committer:
         waiting, self._waiting = self._waiting, []
         self._busy = True
         checkpoint = self._snapshot(units)
-        if self._thread is not None:
-            self._orders.put((checkpoint, units, waiting))
+        note = {
+            "at": checkpoint.updated_at,
+            "event": "checkpoint",
+            "seq": checkpoint.seq,
+            "last_completed": checkpoint.last_completed,
+        }
+        sync, error = _try(lambda: self._store.begin(checkpoint, [unit.entry for unit in units]))
+        if sync is None:
+            self._finish(units, waiting, note, None, error)
         else:
-            self._finish(units, waiting, *_try(lambda: self._write(checkpoint, units)))
+            self._order(sync, partial(self._finish, units, waiting, note))
+
+    def _order(self, work: Callable[[], T], tell: Callable[[T | None, BaseException | None], None]) -> None:
+        """`tell` is called on the loop."""
+        if self._thread is not None:
+            self._orders.put((work, tell))
+        else:
+            tell(*_try(work))
 
     def _work(self) -> None:
         """The thread's."""
         while (order := self._orders.get()) is not None:
-            if len(order) == 2:
-                work, done = order
-                self._loop.call_soon_threadsafe(_tell, done, *_try(work))
-            else:
-                checkpoint, units, waiting = order
-                refs, error = _try(lambda: self._write(checkpoint, units))  # noqa: B023
-                self._loop.call_soon_threadsafe(self._finish, units, waiting, refs, error)
-
-    def _write(self, checkpoint: Checkpoint, units: Sequence[Unit]) -> list[int]:
-        refs = self._store.commit(checkpoint, [unit.entry for unit in units])
-        self._store.note(
-            {
-                "at": checkpoint.updated_at,
-                "event": "checkpoint",
-                "seq": checkpoint.seq,
-                "last_completed": checkpoint.last_completed,
-            }
-        )
-        return refs
+            work, tell = order
+            self._loop.call_soon_threadsafe(tell, *_try(work))
 
     def _finish(
         self,
         units: Sequence[Unit],
         waiting: list[asyncio.Future[None]],
+        note: dict[str, Any],
         refs: list[int] | None,
         error: BaseException | None,
     ) -> None:
@@ -143,12 +140,14 @@ class Committer:
                 if not done.done():
                     done.set_exception(error)
             return
+        self._store.note(note)
         self._landed(units, refs or [])
+        if self._waiting:
+            # Before anybody is told: all that they do next waits for the disk again.
+            self._begin()
         for done in waiting:
             if not done.done():
                 done.set_result(None)
-        if self._waiting:
-            self._begin()
 
     def close(self) -> None:
         if self._thread is not None:

@@ -50,10 +50,9 @@ MUTANTS = [
     Mutant(
         "no fsync of the temporary file",
         FOLDER,
-        """                self._disk.fsync(fd)
-                found = os.fstat(fd)
+        """                self._disk.fsync(new.fd)
 """,
-        """                found = os.fstat(fd)
+        """                pass
 """,
         (STATES,),
     ),
@@ -78,10 +77,24 @@ MUTANTS = [
     Mutant(
         "the journal's own entry not fsynced",
         FOLDER,
-        """            # Its entry must not be younger than the state.json that counts on it.
+        """        if self._journal_is_new:
             self._sync_folder()
 """,
-        "",
+        """        if self._journal_is_new:
+""",
+        (STATES,),
+    ),
+    Mutant(
+        "the journal fsynced after the state.json that counts on it",
+        FOLDER,
+        """                if is_flushed:
+                    self._sync_journal()
+                self._replace_state(written)
+""",
+        """                self._replace_state(written)
+                if is_flushed:
+                    self._sync_journal()
+""",
         (STATES,),
     ),
     Mutant(
@@ -125,19 +138,19 @@ MUTANTS = [
         "new journal named before its entry is on disk",
         FOLDER,
         """            self._sync_folder()
-            self._replace_state(checkpoint, outputs, name, length)
+            self._replace_state(self._write_state(checkpoint, outputs, name, length))
 """,
-        """            self._replace_state(checkpoint, outputs, name, length)
+        """            self._replace_state(self._write_state(checkpoint, outputs, name, length))
 """,
         (STATES,),
     ),
     Mutant(
         "old journal unlinked too early",
         FOLDER,
-        """            self._replace_state(checkpoint, outputs, name, length)
+        """            self._replace_state(self._write_state(checkpoint, outputs, name, length))
 """,
         """            discard(self._disk, str(self._folder / self._journal_name))
-            self._replace_state(checkpoint, outputs, name, length)
+            self._replace_state(self._write_state(checkpoint, outputs, name, length))
 """,
         (STATES,),
     ),
@@ -151,9 +164,9 @@ MUTANTS = [
     Mutant(
         "acknowledged before the rename",
         "committer.py",
-        "                checkpoint, units, waiting = order\n",
-        """                checkpoint, units, waiting = order
-                self._loop.call_soon_threadsafe(self._finish, units, waiting, [0] * len(units), None)
+        "            self._order(sync, partial(self._finish, units, waiting, note))\n",
+        """            self._loop.call_soon(self._finish, units, waiting, note, [0] * len(units), None)
+            self._order(lambda: (__import__("time").sleep(0.05), sync()), lambda refs, error: None)
 """,
         (SLOT,),
     ),
@@ -343,13 +356,13 @@ MUTANTS = [
     Mutant(
         "a full disk ignored by commit",
         FOLDER,
-        """            self._replace_state(checkpoint, outputs, self._journal_name, length)
-        except OSError as error:
-            raise self._break(error) from error
+        """                self._replace_state(written)
+            except OSError as error:
+                raise self._break(error) from error
 """,
-        """            self._replace_state(checkpoint, outputs, self._journal_name, length)
-        except OSError:
-            pass
+        """                self._replace_state(written)
+            except OSError:
+                pass
 """,
         (FSYNC_FAILS,),
     ),

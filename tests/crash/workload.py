@@ -23,7 +23,7 @@ from agentrun.launch import Launch
 from agentrun.recovery import Options
 from agentrun.store.disk import Disk
 from agentrun.store.folder import FolderStore
-from agentrun.store.port import Entry
+from agentrun.store.port import Entry, Sync
 from crash.model import Operation, Told
 
 REDO_LIMIT_BYTES = 700
@@ -72,10 +72,15 @@ class TellingStore(FolderStore):
 
     tell: Teller = staticmethod(nobody)
 
-    def commit(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> list[int]:
-        refs = super().commit(checkpoint, entries, flush=flush)
-        self.tell(Told(frozenset(entry.fields["key"] for entry in entries if entry.fields["kind"] == "done")))
-        return refs
+    def begin(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> Sync:
+        sync = super().begin(checkpoint, entries, flush=flush)
+
+        def sync_and_tell() -> list[int]:
+            refs = sync()
+            self.tell(Told(frozenset(entry.fields["key"] for entry in entries if entry.fields["kind"] == "done")))
+            return refs
+
+        return sync_and_tell
 
 
 @dataclass(slots=True)

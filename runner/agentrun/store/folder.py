@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -33,7 +33,7 @@ from agentrun.store.filed import checkpoint_from, copy_lines, filed_lines
 from agentrun.store.inbox import Inbox
 from agentrun.store.journal import PIECE_BYTES, JournalLines
 from agentrun.store.lock import Lock
-from agentrun.store.port import Entry, Loaded, Posted
+from agentrun.store.port import Entry, Loaded, Posted, Sync
 
 REDO_LIMIT_BYTES = 16 * 1024
 LOG_LIMIT_BYTES = 8 * 1024 * 1024
@@ -41,6 +41,16 @@ SUMMARIES_KEPT = 20
 JOURNALS_KEPT = 3
 
 _JOURNAL = re.compile(r"journal-(\d+)\.jsonl")
+
+
+class _Written(NamedTuple):
+    """A state.json that is written, and neither synced nor in its place."""
+
+    path: str
+    fd: int
+    seq: int
+    run_id: str
+    identity: tuple[int, int]
 
 
 class FolderStore:
@@ -62,6 +72,7 @@ class FolderStore:
         self._journal_name = ""
         self._journal_length = 0
         self._journal_fd: int | None = None
+        self._journal_is_new = False
         self._folder_fd: int | None = None
         self._log_fd: int | None = None
         self._broken: DiskError | None = None
@@ -218,6 +229,10 @@ class FolderStore:
     # ---- committing
 
     def commit(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> list[int]:
+        return self.begin(checkpoint, entries, flush=flush)()
+
+    def begin(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> Sync:
+        """All but the fsyncs and the rename: what goes into the system's memory is quick, and nobody's state yet."""
         self._refuse_unless_next(checkpoint.seq)
         lines = [encode_record(checkpoint.seq, entry.fields, entry.output) for entry in entries]
         refs = []
@@ -227,17 +242,28 @@ class FolderStore:
             ref += len(line) + 1
         outputs = [*self._outputs, *lines]
         length = self._journal_length
+        is_flushed = bool(outputs) and (flush or ref - length > self._redo_limit_bytes)
         try:
-            if outputs and (flush or ref - length > self._redo_limit_bytes):
+            if is_flushed:
                 text = b"\n".join(outputs) + b"\n"
                 self._write_journal(text, length)
                 outputs, length = [], length + len(text)
-            self._replace_state(checkpoint, outputs, self._journal_name, length)
+            written = self._write_state(checkpoint, outputs, self._journal_name, length)
         except OSError as error:
             raise self._break(error) from error
-        self._outputs, self._outputs_bytes = outputs, ref - length
-        self._journal_length = length
-        return refs
+
+        def sync() -> list[int]:
+            try:
+                if is_flushed:
+                    self._sync_journal()
+                self._replace_state(written)
+            except OSError as error:
+                raise self._break(error) from error
+            self._outputs, self._outputs_bytes = outputs, ref - length
+            self._journal_length = length
+            return refs
+
+        return sync
 
     def _refuse_unless_next(self, seq: int) -> None:
         if self._broken is not None:
@@ -257,34 +283,45 @@ class FolderStore:
     def _write_journal(self, text: bytes, offset: int) -> None:
         if self._journal_fd is None:
             self._journal_fd = self._disk.open(str(self._folder / self._journal_name), os.O_WRONLY | os.O_CREAT)
-            # Its entry must not be younger than the state.json that counts on it.
-            self._sync_folder()
+            self._journal_is_new = True
         self._disk.write(self._journal_fd, text, offset)
+
+    def _sync_journal(self) -> None:
+        """Before the state.json that counts on it has its name; the journal's own entry too."""
+        assert self._journal_fd is not None
+        if self._journal_is_new:
+            self._sync_folder()
+            self._journal_is_new = False
         self._disk.fsync(self._journal_fd)
 
-    def _replace_state(self, checkpoint: Checkpoint, outputs: list[bytes], name: str, length: int) -> None:
+    def _write_state(self, checkpoint: Checkpoint, outputs: list[bytes], name: str, length: int) -> _Written:
+        """The next state.json, under a name that nobody reads."""
         checkpoint.outputs = outputs
         checkpoint.journal_name, checkpoint.journal_length = name, length
         text = encode_checkpoint(checkpoint)
         temporary = temporary_name(self._name, "state.json")
         fd = self._disk.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
-            try:
-                self._disk.write(fd, text)
-                self._disk.fsync(fd)
-                found = os.fstat(fd)
-            finally:
-                self._disk.close(fd)
-            self._disk.replace(temporary, self._state)
+            self._disk.write(fd, text)
+            found = os.fstat(fd)
         except BaseException:
+            self._disk.close(fd)
             discard(self._disk, temporary)
             raise
+        return _Written(temporary, fd, checkpoint.seq, checkpoint.run_id, (found.st_dev, found.st_ino))
+
+    def _replace_state(self, new: _Written) -> None:
+        try:
+            try:
+                self._disk.fsync(new.fd)
+            finally:
+                self._disk.close(new.fd)
+            self._disk.replace(new.path, self._state)
+        except BaseException:
+            discard(self._disk, new.path)
+            raise
         self._sync_folder()
-        self._seq, self._run_id, self._stored = (
-            checkpoint.seq,
-            checkpoint.run_id,
-            (found.st_dev, found.st_ino),
-        )
+        self._seq, self._run_id, self._stored = new.seq, new.run_id, new.identity
 
     def _sync_folder(self) -> None:
         assert self._folder_fd is not None
@@ -322,7 +359,7 @@ class FolderStore:
             finally:
                 self._disk.close(fd)
             self._sync_folder()
-            self._replace_state(checkpoint, outputs, name, length)
+            self._replace_state(self._write_state(checkpoint, outputs, name, length))
             self._outputs, self._outputs_bytes = outputs, outputs_bytes
             old, self._journal_name, self._journal_length = self._journal_name, name, length
             if self._journal_fd is not None:

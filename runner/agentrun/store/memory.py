@@ -14,7 +14,7 @@ from agentrun.errors import BusyError, CheckpointError
 from agentrun.message import decode_message, encode_message
 from agentrun.record import decode_record, encode_record
 from agentrun.store.filed import checkpoint_from, highest_seq
-from agentrun.store.port import Entry, Loaded, Posted
+from agentrun.store.port import Entry, Loaded, Posted, Sync
 
 JOURNALS_KEPT = 3
 
@@ -78,16 +78,25 @@ class MemoryStore:
             yield self._records[ref]
 
     def commit(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> list[int]:
+        return self.begin(checkpoint, entries, flush=flush)()
+
+    def begin(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> Sync:
         stored = self._checkpoint.seq if self._checkpoint else self._first_seq
         if checkpoint.seq != stored + 1:
             raise CheckpointError(f"seq {checkpoint.seq} does not follow the stored {stored}")
-        if self._checkpoint is None and not self._first_seq:
-            self._records = []
-        first = len(self._records)
-        self._records += [encode_record(checkpoint.seq, entry.fields, entry.output) for entry in entries]
+        lines = [encode_record(checkpoint.seq, entry.fields, entry.output) for entry in entries]
         # A copy: the caller goes on with his, and what he does to it is not committed.
-        self._checkpoint = deepcopy(checkpoint)
-        return list(range(first, len(self._records)))
+        kept = deepcopy(checkpoint)
+
+        def sync() -> list[int]:
+            if self._checkpoint is None and not self._first_seq:
+                self._records = []
+            first = len(self._records)
+            self._records += lines
+            self._checkpoint = kept
+            return list(range(first, len(self._records)))
+
+        return sync
 
     def compact(self, checkpoint: Checkpoint, refs: Sequence[int]) -> list[int]:
         kept = [self._records[ref] for ref in refs]

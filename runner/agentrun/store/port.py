@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -49,6 +49,10 @@ class Posted:
     """Why it is not a message."""
 
 
+Sync = Callable[[], list[int]]
+"""The second half of a commit: to be called once, in any thread. When it returns, no crash can take the first back."""
+
+
 class Store(Protocol):
     """The durable home of one job's runs, called from one thread at a time.
 
@@ -83,6 +87,13 @@ class Store(Protocol):
         """Make `checkpoint` and the records durable, and return their refs.
 
         `checkpoint.seq` must be one more than the stored one's. With `flush`, all records go to the journal.
+        """
+        ...
+
+    def begin(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> Sync:
+        """The first half of a commit, which waits for nothing; the second is what it returns.
+
+        In between everything reads as before, `checkpoint` is the caller's again, and no other commit may begin.
         """
         ...
 

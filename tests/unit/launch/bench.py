@@ -24,7 +24,7 @@ from agentrun.recovery import Options
 from agentrun.store.disk import Disk
 from agentrun.store.folder import FolderStore
 from agentrun.store.memory import MemoryStore
-from agentrun.store.port import Entry
+from agentrun.store.port import Entry, Sync
 
 DATA = Path(__file__).parents[2] / "data"
 Script = Callable[[Attempt, Channel], Awaitable[Outcome]]
@@ -32,30 +32,36 @@ Hook = Callable[[Checkpoint, Sequence[Entry]], None]
 
 
 class Hooked:
-    """What a test does before and after a commit."""
+    """What a test does before and after a commit, and where it would wait for the disk."""
 
     before: Hook | None = None
+    meanwhile: Hook | None = None
     after: Hook | None = None
+
+    def hook(self, checkpoint: Checkpoint, entries: Sequence[Entry], begin: Callable[[], Sync]) -> Sync:
+        if self.before is not None:
+            self.before(checkpoint, entries)
+        sync = begin()
+
+        def sync_and_tell() -> list[int]:
+            if self.meanwhile is not None:
+                self.meanwhile(checkpoint, entries)
+            refs = sync()
+            if self.after is not None:
+                self.after(checkpoint, entries)
+            return refs
+
+        return sync_and_tell
 
 
 class HookedFolder(FolderStore, Hooked):
-    def commit(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> list[int]:
-        if self.before is not None:
-            self.before(checkpoint, entries)
-        refs = super().commit(checkpoint, entries, flush=flush)
-        if self.after is not None:
-            self.after(checkpoint, entries)
-        return refs
+    def begin(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> Sync:
+        return self.hook(checkpoint, entries, lambda: super(HookedFolder, self).begin(checkpoint, entries, flush=flush))
 
 
 class HookedMemory(MemoryStore, Hooked):
-    def commit(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> list[int]:
-        if self.before is not None:
-            self.before(checkpoint, entries)
-        refs = super().commit(checkpoint, entries, flush=flush)
-        if self.after is not None:
-            self.after(checkpoint, entries)
-        return refs
+    def begin(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> Sync:
+        return self.hook(checkpoint, entries, lambda: super(HookedMemory, self).begin(checkpoint, entries, flush=flush))
 
 
 async def answer(attempt: Attempt, channel: Channel) -> Outcome:
@@ -136,7 +142,7 @@ class World:
 
     def store(self) -> HookedFolder | HookedMemory:
         store = self.memory or HookedFolder(self.folder, disk=self.disk, redo_limit_bytes=self.redo_limit_bytes)
-        store.before = store.after = None
+        store.before = store.meanwhile = store.after = None
         self.hook(store)
         return store
 

@@ -76,7 +76,7 @@ def test_a_slot_takes_the_next_item_only_when_its_checkpoint_is_on_disk(world: W
             held.append((list(executor.began), world.launch.progress.done))
 
     def hook(store: Hooked) -> None:
-        store.before = store.after = hold
+        store.meanwhile = store.after = hold
 
     world.hook = hook
     assert world.go(executor=executor)["exit_code"] == 0
@@ -108,7 +108,7 @@ def test_slots_side_by_side_take_no_item_while_the_commit_of_theirs_is_held_up(w
             begun.append(len(executor.began) - world.launch.progress.done)
 
     def hook(store: Hooked) -> None:
-        store.before = store.after = hold
+        store.meanwhile = store.after = hold
 
     world.hook = hook
     assert world.go(executor=executor, during=during)["exit_code"] == 0
@@ -180,14 +180,14 @@ def test_a_commit_takes_all_that_gathered_while_the_one_before_was_written(world
         await idle()
         others_are_done.set()
 
-    def before(checkpoint: Checkpoint, entries: Sequence[Entry]) -> None:
+    def meanwhile(checkpoint: Checkpoint, entries: Sequence[Entry]) -> None:
         if entries:
             sizes.append(len(entries))
             first_is_in.set()
             others_are_done.wait()
 
     def hook(store: Hooked) -> None:
-        store.before = before
+        store.meanwhile = meanwhile
 
     executor.script = script
     world.hook = hook
