@@ -84,6 +84,22 @@ class Ledger:
 
     # ---- rows
 
+    def places(self) -> array[int]:
+        """The row at each index: of the items now, or while there are none, as the records name it; or NOT_LISTED."""
+        if self.order:
+            return self.order
+        # No longer than what can be filled: an index that a person has edited may be anything.
+        most = 2 * self.rows
+        places = array("I", [NOT_LISTED]) * most
+        for row, index in enumerate(self.positions):
+            if index < most:
+                places[index] = row
+        return places
+
+    def is_at(self, row: int, digest: bytes) -> bool:
+        """Is this the row of that key's digest?"""
+        return self._digests[row * 16 : row * 16 + 16] == digest
+
     def find(self, digest: bytes) -> int:
         """The row of a key's digest, or -1."""
         slots, digests = self._slots, self._digests
@@ -159,7 +175,8 @@ class Ledger:
             return row
         self.refs[row] = ref
         self.states[row] = state = _STATE_OF[kind]
-        self.agents[row] = self.agent_number(record["agent"])
+        last, number = self._last_agent
+        self.agents[row] = number if record["agent"] == last else self.agent_number(record["agent"])
         if not is_new or state != DONE or "edited" in record:
             self._note(row, state, record)
         return row

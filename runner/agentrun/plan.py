@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentrun.errors import ItemsError
 from agentrun.item import key_digest
-from agentrun.ledger import DONE, FAILED, NO_REF, PENDING, SKIPPED, WAITING, Ledger
+from agentrun.ledger import DONE, FAILED, NO_REF, NOT_LISTED, PENDING, SKIPPED, WAITING, Ledger
 from agentrun.record import BESIDE
 
 if TYPE_CHECKING:
@@ -90,11 +90,15 @@ def identify_items(source: Source, ledger: Ledger) -> Iterator[tuple[int, str, R
         row = find(digest)
         return row < 0 or not seen[row]
 
+    places, is_at = ledger.places(), ledger.is_at
+    known = len(places)
     for count, raw in enumerate(source):
         identity = identify(raw)
         key = identity[0]
         digest = key_digest(key)
-        row = find(digest)
+        # Where it was before, nearly always: that is a look instead of a search.
+        if count >= known or (row := places[count]) == NOT_LISTED or not is_at(row, digest):
+            row = find(digest)
         if row >= 0 and seen[row]:
             if unique:
                 raise _repeated(source, key, count)

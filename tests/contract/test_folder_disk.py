@@ -81,8 +81,22 @@ def test_a_commit_is_one_file_fsync_and_one_folder_fsync_and_the_journal_comes_f
     assert disk.calls == state
     disk.calls.clear()
     store.commit(checkpoint(2), [entry("b")])
-    # The journal's entry in the folder, then its bytes; only then the state that counts on both.
-    assert disk.calls == ["fsync triage", "write journal-1.jsonl", "fsync journal-1.jsonl", *state]
+    # The journal's entry in the folder, then its bytes; only then the state that counts on both gets its name.
+    synced = ["fsync triage", "fsync journal-1.jsonl", "fsync tmp"]
+    assert disk.calls == ["write journal-1.jsonl", "write tmp", *synced, "replace state.json", "fsync triage"]
+
+
+@needs_proc
+def test_the_first_half_of_a_commit_waits_for_nothing_and_gives_nothing_its_name(
+    open_folder: Callable[..., FolderStore],
+) -> None:
+    disk = RecordingDisk()
+    store = open_folder(disk=disk, redo_limit_bytes=1)
+    disk.calls.clear()
+    sync = store.begin(checkpoint(1), [entry("a")])
+    assert disk.calls == ["write journal-1.jsonl", "write tmp"]
+    sync()
+    assert disk.calls[-2:] == ["replace state.json", "fsync triage"]
 
 
 @needs_proc

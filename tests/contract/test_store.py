@@ -80,6 +80,21 @@ def test_a_run_begins_with_seq_1(again: Callable[[], Store]) -> None:
         store.commit(checkpoint(2))
 
 
+def test_a_commit_that_has_only_begun_is_not_there(again: Callable[[], Store]) -> None:
+    store = began(again())
+    (first,) = store.commit(checkpoint(1), [entry("a")])
+    made = checkpoint(2, total=7)
+    sync = store.begin(made, [entry("b")])
+    made.total = 8
+    assert keys(store) == ["a"] and [record["key"] for record in store.read([first])] == ["a"]
+    (second,) = sync()
+    assert keys(store) == ["a", "b"] and [record["key"] for record in store.read([second, first])] == ["b", "a"]
+    store.release()
+    store = began(again())
+    loaded = store.load().checkpoint
+    assert loaded is not None and (loaded.seq, loaded.total) == (2, 7)
+
+
 def test_what_the_caller_does_to_a_checkpoint_later_is_not_committed(again: Callable[[], Store]) -> None:
     store = began(again())
     mine = checkpoint(1, context={"deaths": {"a": 1}})

@@ -29,6 +29,18 @@ def test_a_key_has_one_row_however_many_there_are() -> None:
     assert ledger.digest(4999) == key_digest("4999")
 
 
+def test_places_are_those_of_the_records_and_then_of_the_items() -> None:
+    ledger = Ledger()
+    for ref, (key, index) in enumerate((("a", 1), ("b", 0), ("moved here", 1), ("edited", 2**32 - 2))):
+        ledger.apply(ref, record(key, index=index))
+    places = ledger.places()
+    # As long as there may be, and no longer: what a person makes of an index is not to fill the memory.
+    assert list(places) == [1, 2] + [NOT_LISTED] * 6
+    assert ledger.is_at(1, key_digest("b")) and not ledger.is_at(1, key_digest("a"))
+    ledger.set_order(array("I", [3, 0]))
+    assert list(ledger.places()) == [3, 0]
+
+
 def test_the_newest_record_of_a_key_counts() -> None:
     ledger = Ledger()
     row = ledger.apply(0, record("a", "failed", failed_launches=2, set_aside=True))
