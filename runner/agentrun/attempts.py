@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -100,15 +100,12 @@ class Attempts:
         """Nothing is tried again from here on: what fails, and would be, goes back. Attempts under way go on."""
         self._stopping.set()
 
-    async def settle(self, slot: int, work: Work, *, generation: int, carry: Any) -> Ended:
+    def settle(self, slot: int, work: Work, *, generation: int, carry: Any) -> Coroutine[Any, Any, Ended]:
         """Attempt the item until it is settled, or is to go back. Cancelling ends the attempt under way."""
         usages = self.run.ledger.usages
         if usages and (before := usages.get(work.row)):
             self.run.purse.begin(work.row, before)
-        first = await self._try(slot, work, generation, carry, 1, [])
-        if not self._is_tried_again(first):
-            return first
-        return await self._retry(first, work, partial(self._try, slot, work, generation, carry))
+        return self._try(slot, work, generation, carry, 1, [])
 
     async def forget_files(self, work: Work, generation: int) -> None:
         """The item is done, and that is on disk: its scratch is no longer needed."""
@@ -188,6 +185,7 @@ class Attempts:
         number: int,
         before: list[dict[str, Any]],
     ) -> Ended:
+        """One attempt, and after the first all that follow it."""
         job, remembered, steps = self._job, None, self.run.ledger.steps
         if steps and (refs := steps.get(work.row)):
             remembered = Remembered.of(await self._recall(refs))
@@ -227,6 +225,8 @@ class Attempts:
             await self._publish(work, Path(attempt.work), ended)
         if ended.kind not in ("done", "back"):
             self._describe(slot, work.item.key, ended, tried)
+        if number == 1 and self._is_tried_again(ended):
+            return await self._retry(ended, work, partial(self._try, slot, work, generation, carry))
         return ended
 
     # ---- for its conversations

@@ -284,13 +284,15 @@ class Ledger:
         old, new = self.states[row], _STATE_OF[record["kind"]]
         self.refs[row] = ref
         if old == DONE:
-            self._count_version(self.agent_names[self.agents[row]], -1)
+            self._uncount_version(row)
         name = record["agent"]
         self.agents[row] = self.agent_number(name)
         self.states[row] = new
-        self._note(row, new, record)
+        # Of one that was pending nothing else is kept: nearly all are so, and end well.
+        if old != PENDING or new != DONE or self.steps or self.questions or self.usages or "edited" in record:
+            self._note(row, new, record)
         if new == DONE:
-            self._count_version(name, 1)
+            self.versions[name] = self.versions.get(name, 0) + 1
         self._count(row, old, new)
 
     def go_on(self, row: int) -> None:
@@ -303,7 +305,7 @@ class Ledger:
         """Of one of the items now: it begins anew."""
         old = self.states[row]
         if old == DONE:
-            self._count_version(self.agent_names[self.agents[row]], -1)
+            self._uncount_version(row)
         self.begin_anew(row)
         self._count(row, old, PENDING)
 
@@ -321,8 +323,9 @@ class Ledger:
         if index == self.last_completed + 1:
             self._advance()
 
-    def _count_version(self, name: str, by: int) -> None:
-        self.versions[name] = self.versions.get(name, 0) + by
+    def _uncount_version(self, row: int) -> None:
+        name = self.agent_names[self.agents[row]]
+        self.versions[name] -= 1
         if not self.versions[name]:
             del self.versions[name]
 

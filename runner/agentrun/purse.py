@@ -102,17 +102,18 @@ class Purse:
     def spent(self, row: int) -> dict[str, Any]:
         return self._spent.get(row, {})
 
-    def end(self, row: int) -> None:
-        """The item is no longer in flight."""
+    def end(self, row: int) -> dict[str, Any]:
+        """The item is no longer in flight. Returns what it used."""
         spent = self._spent.pop(row, None)
         if spent is None:
-            return
+            return {}
         for measure in (DOLLARS, TOKENS):
             amount = measure.of(spent)
             if amount is not None and amount >= self.usage.get(measure.dearest, 0):
                 self.usage[measure.dearest] = amount
                 self._price_left(measure)
         self._ended += bool(spent)
+        return spent
 
     # ---- asking before
 

@@ -243,11 +243,8 @@ class Slots:
     def _account(self, work: Work, ended: Ended) -> None:
         """What the item used is known now, or the budget is none."""
         purse = self._run.purse
-        spent = purse.spent(work.row)
-        purse.end(work.row)
-        if not purse.limits:
-            return
-        if ended.kind == "done" and not spent:
+        spent = purse.end(work.row)
+        if purse.limits and ended.kind == "done" and not spent:
             text = f'there is a budget, and "{work.item.key}" has ended without a word of what it used'
             hint = "add ctx.usage(response) to the agent, or ctx.usage(cost=0) if it is free"
             self.stop(StopReason(4, text, hint))

@@ -172,13 +172,10 @@ class Run:
 
     def settle(self, units: Sequence[Unit]) -> None:
         """Count these units in, for the checkpoint that is about to be written."""
+        carries = self.job.carry
         for unit in units:
             fields = unit.entry.fields
-            if (
-                self.job.carry
-                and fields["kind"] not in BESIDE
-                and (unit.slot is not None or unit.row == self.carry_row)
-            ):
+            if carries and fields["kind"] not in BESIDE and (unit.slot is not None or unit.row == self.carry_row):
                 self.carry, self.last_seq = fields["carry"], self.checkpoint.seq + 1
             if not unit.is_counted:
                 self.count(unit.row, fields)

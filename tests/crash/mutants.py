@@ -283,10 +283,10 @@ MUTANTS = [
         "ledger.py",
         """        self._advance()
 
-    def _count_version""",
+    def _uncount_version""",
         """        self.last_completed = max(self.last_completed, index)
 
-    def _count_version""",
+    def _uncount_version""",
         (ORDER,),
     ),
     Mutant(
