@@ -14,6 +14,7 @@ from agentrun.attempts import Attempts
 from agentrun.checkpoint import Checkpoint
 from agentrun.clock import now_text
 from agentrun.committer import Committer, Unit
+from agentrun.ending import complete, cut_short, incomplete
 from agentrun.errors import AgentrunError, CheckpointError, ItemsError, LaterError, PlanError
 from agentrun.events import Began, Planned, Progress, Warned, Watcher, ignore
 from agentrun.executors.port import Executor
@@ -21,20 +22,18 @@ from agentrun.feed import Work, feed
 from agentrun.itemfiles import ItemFiles
 from agentrun.itemlogs import ItemLogs
 from agentrun.job import STANDARD_INPUT, Job
-from agentrun.ledger import DONE, FAILED, PENDING, WAITING
+from agentrun.ledger import DONE, FAILED, PENDING
 from agentrun.mail import Mail
 from agentrun.plan import list_items
 from agentrun.processes import boot_id
 from agentrun.recovery import Options, changed_run, check_plan, check_run_output, open_items, place_of, recover
-from agentrun.results import write_results
 from agentrun.slots import Slots, StopReason
 from agentrun.sources import Source, encode_python_items
 from agentrun.standing import Run, new_checkpoint, summarise
-from agentrun.store.disk import Disk, discard, discard_temporaries
+from agentrun.store.disk import Disk, discard_temporaries
 from agentrun.store.port import Store
 
 COMPACT_OVER_BYTES = 64 * 1024 * 1024
-QUESTIONS_TOLD = 5
 _PIECE_BYTES = 1 << 20
 _SIGNAL_NAMES = {1: "SIGHUP", 2: "Ctrl-C", 15: "SIGTERM"}
 
@@ -436,56 +435,19 @@ class Launch:
 
     def _end(self, slots: Slots) -> dict[str, Any]:
         """All is settled: finish the run. Otherwise write what there is beside it, and say how it stopped."""
-        run, reason = self._run, slots.stop_reason
+        run, store, reason = self._run, self._store, slots.stop_reason
         if run.is_complete:
-            return self._complete()
+            run.checkpoint.context["completing"] = str(run.output)
+            store.commit(self._snapshot([]), flush=True)
+            summary = complete(run, store, self._disk)
+            self._files.sweep(lambda digest: True)
+            self._note("stop", reason="finished")
+            return summary
         if reason is not None and reason.error is not None:
             self._note("stop", reason=reason.text)
             raise reason.error
-        summary = summarise(run.checkpoint, status="stopped")
-        if reason is not None:
-            summary |= {
-                "exit_code": reason.exit_code,
-                "reason": reason.text,
-                "hint": reason.hint,
-                "flags": reason.flags,
-            }
-        else:
-            counts = run.ledger.counts
-            code, what = (1, "failed") if run.too_many_failed else (3, "waiting")
-            write_results(run.ledger, self._store, run.partial_output, self._disk)
-            summary |= {
-                "exit_code": code,
-                "reason": f"{counts[what]} of {len(run.ledger)} items {'failed' if code == 1 else 'wait for a person'}",
-                "partial": str(run.partial_output),
-                "left": run.left,
-                "questions": self._questions(),
-            }
+        summary = cut_short(run, reason) if reason is not None else incomplete(run, store, self._disk)
         self._note("stop", reason=summary["reason"])
-        return summary
-
-    def _questions(self) -> list[dict[str, Any]]:
-        """The first of those that wait for a person."""
-        ledger = self._run.ledger
-        rows = list(islice(ledger.rows_in(WAITING), QUESTIONS_TOLD))
-        records = self._store.read(ledger.refs[row] for row in rows)
-        return [
-            {"key": record["key"], "index": ledger.positions[row], "text": record.get("question", {}).get("text", "")}
-            for row, record in zip(rows, records, strict=True)
-        ]
-
-    def _complete(self) -> dict[str, Any]:
-        run = self._run
-        run.checkpoint.context["completing"] = str(run.output)
-        self._store.commit(self._snapshot([]), flush=True)
-        output = write_results(run.ledger, self._store, run.output, self._disk)
-        summary = summarise(run.checkpoint, status="finished") | {"output": output, "exit_code": 0}
-        self._store.finish(summary)
-        self._store.prune()
-        self._files.sweep(lambda digest: True)
-        if run.partial_output.exists():
-            discard(self._disk, str(run.partial_output))
-        self._note("stop", reason="finished")
         return summary
 
     def _note(self, event: str, **details: Any) -> None:

@@ -44,7 +44,7 @@ class Mutant:
     tests: tuple[str, ...]
 
 
-FOLDER, DISK, LAUNCH = "store/folder.py", "store/disk.py", "launch.py"
+FOLDER, DISK, RUNS, LAUNCH = "store/folder.py", "store/disk.py", "store/runs.py", "launch.py"
 
 MUTANTS = [
     Mutant(
@@ -240,19 +240,17 @@ MUTANTS = [
     Mutant(
         "state cleared before the summary",
         FOLDER,
-        """            secure_folder(self._disk, runs)
-            if _read_json(""",
-        """            secure_folder(self._disk, runs)
-            if self._state_path.exists():
+        """            self._runs.file(filed,""",
+        """            if self._state_path.exists():
                 self._disk.unlink(str(self._state_path))
             self._sync_folder()
-            if _read_json(""",
+            self._runs.file(filed,""",
         (STATES,),
     ),
     Mutant(
         "its own results not known again",
         LAUNCH,
-        """        run.checkpoint.context["completing"] = str(run.output)
+        """            run.checkpoint.context["completing"] = str(run.output)
 """,
         "",
         (STATES,),
@@ -269,12 +267,12 @@ MUTANTS = [
     ),
     Mutant(
         "the journal filed before a killed launch's summary is certain",
-        FOLDER,
+        RUNS,
         """must not go before it.
-                sync_folder(self._disk, runs)
+            sync_folder(self._disk, self._folder)
 """,
         """must not go before it.
-                pass
+            pass
 """,
         (RECOVERY,),
     ),

@@ -26,7 +26,6 @@ from agentrun.store.disk import (
     is_temporary,
     replace_file,
     secure_folder,
-    sync_folder,
     temporary_name,
 )
 from agentrun.store.filed import checkpoint_from, copy_lines, filed_lines
@@ -34,11 +33,10 @@ from agentrun.store.inbox import Inbox
 from agentrun.store.journal import PIECE_BYTES, JournalLines
 from agentrun.store.lock import Lock
 from agentrun.store.port import Entry, Loaded, Posted, Sync
+from agentrun.store.runs import Runs, names_in
 
 REDO_LIMIT_BYTES = 16 * 1024
 LOG_LIMIT_BYTES = 8 * 1024 * 1024
-SUMMARIES_KEPT = 20
-JOURNALS_KEPT = 3
 
 _JOURNAL = re.compile(r"journal-(\d+)\.jsonl")
 
@@ -62,6 +60,7 @@ class FolderStore:
         self._redo_limit_bytes = redo_limit_bytes
         self._lock = Lock(folder / "lock", self._disk)
         self._inbox = Inbox(folder, self._disk)
+        self._runs = Runs(folder / "runs", self._disk)
         self._state_path = folder / "state.json"
         self._state, self._name = str(self._state_path), str(folder)
         self._seq: int | None = None
@@ -134,7 +133,7 @@ class FolderStore:
         self._outputs_bytes = sum(len(line) + 1 for line in self._outputs)
         self._journal_name, self._journal_length = checkpoint.journal_name, checkpoint.journal_length
         self._stored = _identity(self._state)
-        summary = _read_json(self._folder / "runs" / f"{checkpoint.run_id}.json")
+        summary = self._runs.summary(checkpoint.run_id)
         if summary is not None:
             self._check_alone()
             return Loaded(checkpoint=checkpoint, finished=summary)
@@ -143,7 +142,7 @@ class FolderStore:
 
     def _begin_fresh(self) -> None:
         # Never the number of the run before: its state.json, put back, must not fit the journal of another.
-        names = [*_names(self._folder), *(str(ended.get("journal")) for ended in self.summaries()[:1])]
+        names = [*names_in(self._folder), *(str(ended.get("journal")) for ended in self.summaries()[:1])]
         numbers = [int(found[1]) for name in names if (found := _JOURNAL.fullmatch(name))]
         self._seq, self._run_id, self._stored = 0, "", None
         self._outputs, self._outputs_bytes = [], 0
@@ -151,7 +150,7 @@ class FolderStore:
 
     def _check_alone(self) -> None:
         """The state of a finished run, and the journal of another: an old state.json was put over a newer run's."""
-        others = [name for name in _names(self._folder) if _JOURNAL.fullmatch(name) and name != self._journal_name]
+        others = [name for name in names_in(self._folder) if _JOURNAL.fullmatch(name) and name != self._journal_name]
         if others:
             raise CheckpointError(
                 f"{self._state_path}: is of a run that has finished, and {others[0]} is of another; "
@@ -373,22 +372,12 @@ class FolderStore:
     # ---- the end of a run
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        runs = self._folder / "runs"
-        run_id = str(summary["run_id"])
+        # Nothing past the length is data in the journal that is kept beside it, either.
+        filed = {**summary, "journal": self._journal_name, "journal_length": self._journal_length}
         try:
-            secure_folder(self._disk, runs)
-            if _read_json(runs / f"{run_id}.json") is None:
-                # Nothing past the length is data in the journal that is kept beside it, either.
-                filed = {**summary, "journal": self._journal_name, "journal_length": self._journal_length}
-                replace_file(self._disk, runs / f"{run_id}.json", [orjson.dumps(filed, option=orjson.OPT_INDENT_2)])
-            else:
-                # An earlier launch renamed it and may not have lived to sync that; the journal must not go before it.
-                sync_folder(self._disk, runs)
             # From here on the run is finished, whatever happens: a state.json with a summary is not resumed.
-            if self._journal_name and (self._folder / self._journal_name).exists():
-                self._disk.replace(str(self._folder / self._journal_name), str(runs / f"{run_id}.jsonl"))
-            # Also what an earlier launch renamed and did not live to sync, the entry of runs/ itself included.
-            sync_folder(self._disk, runs)
+            self._runs.file(filed, self._folder / self._journal_name if self._journal_name else None)
+            # Also the entry of runs/ itself, and the journal's, which is gone from here.
             self._sync_folder()
             if self._state_path.exists():
                 self._disk.unlink(str(self._state_path))
@@ -401,8 +390,8 @@ class FolderStore:
         self._begin_fresh()
 
     def reopen(self, run_id: str) -> Checkpoint | None:
-        summary = _read_json(self._folder / "runs" / f"{run_id}.json") if is_run_id(run_id) else None
-        filed = self._folder / "runs" / f"{run_id}.jsonl"
+        summary = self._runs.summary(run_id) if is_run_id(run_id) else None
+        filed = self._runs.journal(run_id)
         if summary is None or not (filed.exists() or summary.get("journal_length") == 0):
             return None
         if self._state_path.exists():
@@ -422,16 +411,13 @@ class FolderStore:
         """Move a state that cannot be read, and its journals, into runs/ under a name of its own."""
         from agentrun.clock import new_run_id
 
-        runs = self._folder / "runs"
         name = f"{new_run_id()}-set-aside"
+        journals = [found for found in names_in(self._folder) if _JOURNAL.fullmatch(found)]
+        files = {self._folder / journal: f"{name}.{journal}" for journal in journals}
+        if self._state_path.exists():
+            files[self._state_path] = f"{name}.state"
         try:
-            secure_folder(self._disk, runs)
-            for found in _names(self._folder):
-                if _JOURNAL.fullmatch(found):
-                    self._disk.replace(str(self._folder / found), str(runs / f"{name}.{found}"))
-            if self._state_path.exists():
-                self._disk.replace(str(self._state_path), str(runs / f"{name}.state"))
-            sync_folder(self._disk, runs)
+            self._runs.put_aside(files)
             self._sync_folder()
         except OSError as error:
             raise self._break(error) from error
@@ -439,18 +425,11 @@ class FolderStore:
         return name
 
     def summaries(self) -> list[dict[str, Any]]:
-        runs = self._folder / "runs"
-        names = sorted((name for name in _names(runs) if name.endswith(".json")), reverse=True)
-        return [summary for name in names if (summary := _read_json(runs / name)) is not None]
+        return self._runs.summaries()
 
     def prune(self, *, keep: Collection[str] = ()) -> None:
-        runs = self._folder / "runs"
-        ended = sorted((name[:-5] for name in _names(runs) if name.endswith(".json")), reverse=True)
-        old = [f"{run}.json" for run in ended[SUMMARIES_KEPT:]] + [f"{run}.jsonl" for run in ended[JOURNALS_KEPT:]]
-        for name in _names(runs):
-            if name in old or is_temporary(name):
-                discard(self._disk, str(runs / name))
-        for name in _names(self._folder):
+        self._runs.prune()
+        for name in names_in(self._folder):
             is_old_journal = _JOURNAL.fullmatch(name) and name != self._journal_name
             is_old_spool = name.endswith(".spool") and name not in keep
             if is_old_journal or is_old_spool or is_temporary(name):
@@ -495,7 +474,7 @@ class FolderStore:
     def clear(self) -> None:
         import shutil
 
-        for name in _names(self._folder):
+        for name in names_in(self._folder):
             path = self._folder / name
             if name == "lock":
                 continue
@@ -513,21 +492,6 @@ def _identity(path: str) -> tuple[int, int] | None:
     return (found.st_dev, found.st_ino)
 
 
-def _names(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except FileNotFoundError:
-        return []
-
-
 def _read_file(path: Path) -> bytes:
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
         return file.read()
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        value = orjson.loads(path.read_bytes())
-    except (OSError, orjson.JSONDecodeError):
-        return None
-    return value if isinstance(value, dict) else None

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agentrun import launch
+from agentrun import ending
 from agentrun.results import write_results
 from agentrun_cli.entry import main as command
 from benchmarks.work import peak_memory_bytes
@@ -50,7 +50,7 @@ def main() -> None:
         report["results_bytes"] = written["bytes"]
         return written
 
-    launch.write_results = timed  # type: ignore[assignment, attr-defined]
+    ending.write_results = timed  # type: ignore[assignment, attr-defined]
     try:
         command()
     finally:
