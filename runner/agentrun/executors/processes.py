@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from agentrun.executors.calls import CLOSE_SECONDS
 from agentrun.executors.child import Child, await_children, describe_exit
 from agentrun.executors.guardian import Guardian
+from agentrun.executors.peer import Peer
 from agentrun.executors.port import Attempt, Channel, Outcome
 from agentrun.executors.prints import last_line, open_log
 from agentrun.executors.worker import HEADER, describe_attempt, pack, unpack
@@ -176,20 +177,14 @@ async def _obituary(worker: _Worker, attempt: Attempt) -> str:
     return f"the worker died: {said}"
 
 
-class _Worker(asyncio.Protocol):
+class _Worker(Peer):
     """The runner's end of one worker."""
 
     def __init__(self, child: Child) -> None:
-        self.child = child
+        super().__init__(child)
         self.is_ready = False
-        self.is_spent = False
-        """It must not be given another attempt."""
         self._transport: asyncio.WriteTransport
-        self._data = bytearray()
         self._messages: deque[Any] = deque()
-        self._waiting: asyncio.Future[None] | None = None
-        self._ended = False
-        self._goodbye = asyncio.ensure_future(self._watch())
 
     def send(self, message: dict[str, Any]) -> None:
         self._transport.write(pack(message))
@@ -197,30 +192,15 @@ class _Worker(asyncio.Protocol):
     async def receive(self) -> Any:
         """The next message; EOFError when there will be none."""
         while not self._messages:
-            if self._ended:
-                raise EOFError
-            self._waiting = asyncio.get_running_loop().create_future()
-            await self._waiting
+            await self._more()
         return self._messages.popleft()
 
     def say_goodbye(self) -> None:
         if not self._transport.is_closing():
             self._transport.write_eof()
 
-    async def end(self) -> None:
-        """End it with its whole tree."""
-        self.is_spent = True
-        try:
-            await self.child.end()
-        finally:
-            self._goodbye.cancel()
-            self._transport.abort()
-
-    async def _watch(self) -> None:
-        await self.child.exited()
-        # What it sent last may still be on its way; what it forked may keep the connection open for ever.
-        await asyncio.sleep(0.05)
-        self._end_input()
+    def _hang_up(self) -> None:
+        self._transport.abort()
 
     # ---- called by the transport
 
@@ -239,14 +219,3 @@ class _Worker(asyncio.Protocol):
             del self._data[:end]
         if self._messages:
             self._wake()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._end_input()
-
-    def _end_input(self) -> None:
-        self._ended = True
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)

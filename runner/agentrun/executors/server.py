@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrun.executors.child import Child
+from agentrun.executors.peer import Peer
 from agentrun.executors.programs import LINE_LIMIT_BYTES, write_json
 
 
@@ -15,20 +16,14 @@ class Unreadable(Exception):
     """What the program wrote is not what was agreed on."""
 
 
-class Server(asyncio.Protocol):
+class Server(Peer):
     """While a line of it has not been received, no more is read."""
 
     def __init__(self, child: Child, log_path: Path) -> None:
-        self.child = child
+        super().__init__(child)
         self.log_path = log_path
-        self.is_spent = False
-        """It must not be given another item."""
         self._reading: asyncio.ReadTransport | None = None
         self._writing: asyncio.WriteTransport | None = None
-        self._data = bytearray()
-        self._waiting: asyncio.Future[None] | None = None
-        self._ended = False
-        self._watching = asyncio.ensure_future(self._watch())
 
     async def connect(self, writing: int, reading: int) -> None:
         """To its standard input and output."""
@@ -70,36 +65,27 @@ class Server(asyncio.Protocol):
             searched = len(self._data)
             if searched > LINE_LIMIT_BYTES:
                 raise Unreadable(f"a line of its output is over {LINE_LIMIT_BYTES // 1024 // 1024} MiB")
-            if self._ended:
-                raise EOFError
-            assert self._reading is not None
-            self._reading.resume_reading()
-            self._waiting = asyncio.get_running_loop().create_future()
-            await self._waiting
+            if not self._ended:
+                assert self._reading is not None
+                self._reading.resume_reading()
+            await self._more()
 
     def say_goodbye(self) -> None:
         if self._writing is not None:
             self._writing.close()
 
     async def end(self) -> None:
-        """End it with its whole tree."""
-        self.is_spent = True
         try:
-            await self.child.end()
+            await super().end()
         finally:
-            self._watching.cancel()
-            if self._reading is not None:
-                self._reading.close()
-            if self._writing is not None and not self._writing.is_closing():
-                self._writing.abort()
             # One turn of the loop, in which the descriptors are closed.
             await asyncio.sleep(0)
 
-    async def _watch(self) -> None:
-        await self.child.exited()
-        # What it wrote last may still be on its way; what it started may keep the pipe open for ever.
-        await asyncio.sleep(0.05)
-        self._end_input()
+    def _hang_up(self) -> None:
+        if self._reading is not None:
+            self._reading.close()
+        if self._writing is not None and not self._writing.is_closing():
+            self._writing.abort()
 
     # ---- called by the transport
 
@@ -109,14 +95,3 @@ class Server(asyncio.Protocol):
             assert self._reading is not None
             self._reading.pause_reading()
         self._wake()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._end_input()
-
-    def _end_input(self) -> None:
-        self._ended = True
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
