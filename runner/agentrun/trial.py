@@ -84,12 +84,10 @@ class Trial:
         )
         if self._programs is not None:
             return self._programs.run(attempt)
-        wants_ctx, carries = self._agent.wants_ctx, self._job.carry
+        link = (_Link if self._runner is None else _AsyncLink)(self._say, self._take)
+        context = Context(attempt, link, carries=self._job.carry) if self._agent.wants_ctx else None
         if self._runner is None:
-            link = _Link(self._say, self._take)
-            return perform(self._target, Context(attempt, link, carries=carries), link, wants_ctx=wants_ctx)
-        link = _AsyncLink(self._say, self._take)
-        context = Context(attempt, link, carries=carries) if wants_ctx else None
+            return perform(self._target, item, context, link)
         return self._runner.run(perform_async(self._target, item, context, link))
 
     def _take(self, message: dict[str, Any]) -> dict[str, Any]:

@@ -19,18 +19,21 @@ CLOSE_SECONDS = 10.0
 """What an agent may take to close."""
 
 
-def perform(target: Target, context: Context, link: Link, *, wants_ctx: bool) -> Outcome:
-    """A sync agent's attempt. Whatever the agent raises is an outcome, KeyboardInterrupt too."""
+def perform(target: Target, item: Item, context: Context | None, link: Link) -> Outcome:
+    """A sync agent's attempt; the context is for one that wants it.
+
+    Whatever the agent raises is an outcome, KeyboardInterrupt too.
+    """
     try:
         try:
-            value = target(context.item, ctx=context) if wants_ctx else target(context.item)
+            value = target(item) if context is None else target(item, ctx=context)
         except Skip as skip:
             outcome = outcome_from(skip)
         else:
             if hasattr(value, "__await__"):
                 return _refuse_awaitable(value)
-            outcome = Outcome("done", encode(value), made_files=context.made_files)
-        if (message := context.carry_message()) is not None:
+            outcome = Outcome("done", encode(value), made_files=context is not None and context.made_files)
+        if context is not None and (message := context.carry_message()) is not None:
             link.call(message)
         return outcome
     except Parked:
@@ -38,7 +41,8 @@ def perform(target: Target, context: Context, link: Link, *, wants_ctx: bool) ->
     except BaseException as error:
         return outcome_from(error)
     finally:
-        context.close()
+        if context is not None:
+            context.close()
 
 
 async def perform_async(target: Target, item: Item, context: Context | None, link: Link) -> Outcome:

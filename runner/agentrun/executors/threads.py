@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from agentrun.executors.facts import outcome_from
 from agentrun.executors.port import Attempt, Channel, Outcome
 from agentrun.executors.prints import LogSink, log_to
 from agentrun.failure import THREAD_TIMEOUT, Failure
+from agentrun.item import Item
 
 if TYPE_CHECKING:
     from agentrun.agents import Agent
@@ -48,8 +50,9 @@ class ThreadExecutor:
                 ended.set_result(outcome)
 
         link = _ThreadLink(LogSink(attempt.log_path), channel, loop)
-        context = Context(attempt, link, carries=self._job.carry)
-        worker.begin(_Task(context, link, contextvars.copy_context(), lambda o: _post(loop, free, o)))
+        context = Context(attempt, link, carries=self._job.carry) if self._agent.wants_ctx else None
+        variables = contextvars.copy_context()
+        worker.begin(_Task(attempt.item, context, link, variables, lambda o: _post(loop, free, o)))
         try:
             await asyncio.wait({ended}, timeout=attempt.timeout_seconds)
             if ended.done():
@@ -57,7 +60,8 @@ class ThreadExecutor:
         finally:
             # After a timeout, or when cancelled: what the thread still says is not heard any more.
             ended.cancel()
-            context.close()
+            if context is not None:
+                context.close()
             link.close()
         message = f"timed out after {attempt.timeout_seconds:g} s; its thread's slot stays taken until it returns"
         return Outcome("failed", failure=Failure("timeout", message, code=THREAD_TIMEOUT))
@@ -71,15 +75,13 @@ class ThreadExecutor:
             await asyncio.sleep(0.01)
 
 
+@dataclass(slots=True)
 class _Task:
-    def __init__(
-        self,
-        context: Context,
-        link: _ThreadLink,
-        variables: contextvars.Context,
-        done: Callable[[Outcome], None],
-    ) -> None:
-        self.context, self.link, self.variables, self.done = context, link, variables, done
+    item: Item
+    context: Context | None
+    link: _ThreadLink
+    variables: contextvars.Context
+    done: Callable[[Outcome], None]
 
 
 class _Worker:
@@ -119,7 +121,7 @@ class _Worker:
                     self._target = self._agent.target()
             except BaseException as error:
                 return outcome_from(error)
-            return perform(self._target, task.context, task.link, wants_ctx=self._agent.wants_ctx)
+            return perform(self._target, task.item, task.context, task.link)
 
 
 class _ThreadLink:

@@ -178,8 +178,9 @@ class Worker:
                 self._target = self._load()
                 loaded = True
                 self._wire.write({"type": "ready"})
-            context = Context(attempt, self._wire, carries=self._hello["carry"])
-            outcome = perform(self._target, context, self._wire, wants_ctx=self._hello["wants_ctx"])
+            wants_ctx, carries = self._hello["wants_ctx"], self._hello["carry"]
+            context = Context(attempt, self._wire, carries=carries) if wants_ctx else None
+            outcome = perform(self._target, attempt.item, context, self._wire)
         except BaseException as error:
             outcome = outcome_from(error)
         _flush()
