@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 1.0
-SWITCH_SECONDS = 0.0003
+SWITCH_SECONDS = 0.0001
 """How long a busy loop keeps the thread that commits from going on between two calls of the disk. Python's 5 ms would
 be longer than the commit itself, so that agents and disk would take turns and not work side by side."""
 GARBAGE_AFTER = 5_000

@@ -1,9 +1,9 @@
 """Group commit: while one commit is being written, finished units gather; the next one takes them all.
 
 What waits for the disk is done in a thread of its own, so that an fsync never holds up the agents on the loop. What
-only goes into the system's memory is done on the loop: after each call of the system that thread has to wait for the
-interpreter, which the loop is using. With one item at a time there is nobody to hold up, and the way to another thread
-and back takes about as long as a good disk's fsync: then all of it is done on the loop.
+only goes into the system's memory, and is small, is done on the loop: after each call of the system that thread has to
+wait for the interpreter, which the loop is using. With one item at a time there is nobody to hold up, and the way to
+another thread and back takes about as long as a good disk's fsync: then all of it is done on the loop.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from agentrun.checkpoint import Checkpoint
 from agentrun.store.port import Entry, Store
 
 T = TypeVar("T")
+SMALL_BYTES = 256 * 1024
+"""Of the outputs in one commit: to write more than this would hold up the loop."""
 
 
 @dataclass(slots=True)
@@ -52,6 +54,9 @@ class Committer:
         self._gathering: list[Unit] = []
         self._waiting: list[asyncio.Future[None]] = []
         self._busy = False
+        self._asked = 0
+        """How many questions the store has still to answer, in the thread."""
+        self._is_closed = False
         self._error: BaseException | None = None
         self._orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -78,7 +83,18 @@ class Committer:
     def do(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Have the store asked something that may take long: where it commits, between two commits."""
         done: asyncio.Future[T] = self._loop.create_future()
-        self._order(work, partial(_tell, done))
+
+        def tell(result: T | None, error: BaseException | None) -> None:
+            self._asked -= 1
+            if done.done():
+                return
+            if error is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(result)  # type: ignore[arg-type]
+
+        self._asked += 1
+        self._order(work, tell)
         return done
 
     def _enqueue(self, units: Sequence[Unit]) -> asyncio.Future[None]:
@@ -96,6 +112,15 @@ class Committer:
         units, self._gathering = self._gathering, []
         waiting, self._waiting = self._waiting, []
         self._busy = True
+        prepared, error = _try(lambda: self._prepare(units))
+        if prepared is None:
+            self._finish(units, waiting, {}, None, error)
+        else:
+            note, write = prepared
+            self._order(write, partial(self._finish, units, waiting, note))
+
+    def _prepare(self, units: Sequence[Unit]) -> tuple[dict[str, Any], Callable[[], list[int]]]:
+        """The commit's line in the log, and what is left to do of it."""
         checkpoint = self._snapshot(units)
         note = {
             "at": checkpoint.updated_at,
@@ -103,11 +128,11 @@ class Committer:
             "seq": checkpoint.seq,
             "last_completed": checkpoint.last_completed,
         }
-        sync, error = _try(lambda: self._store.begin(checkpoint, [unit.entry for unit in units]))
-        if sync is None:
-            self._finish(units, waiting, note, None, error)
-        else:
-            self._order(sync, partial(self._finish, units, waiting, note))
+        entries = [unit.entry for unit in units]
+        # A store is called from one thread at a time: not while it is asked something in the other one.
+        if self._asked or sum(len(entry.output) for entry in entries if entry.output is not None) > SMALL_BYTES:
+            return note, partial(self._store.commit, checkpoint, entries)
+        return note, self._store.begin(checkpoint, entries)
 
     def _order(self, work: Callable[[], T], tell: Callable[[T | None, BaseException | None], None]) -> None:
         """`tell` is called on the loop."""
@@ -131,6 +156,11 @@ class Committer:
         error: BaseException | None,
     ) -> None:
         self._busy = False
+        if self._is_closed:
+            return
+        if error is None:
+            self._store.note(note)
+            _, error = _try(lambda: self._landed(units, refs or []))
         if error is not None:
             # Whether it is on disk is unknown: nothing is acknowledged from here on.
             self._error = error
@@ -140,8 +170,6 @@ class Committer:
                 if not done.done():
                     done.set_exception(error)
             return
-        self._store.note(note)
-        self._landed(units, refs or [])
         if self._waiting:
             # Before anybody is told: all that they do next waits for the disk again.
             self._begin()
@@ -150,6 +178,8 @@ class Committer:
                 done.set_result(None)
 
     def close(self) -> None:
+        """What is ordered by now is done, and nobody told of it any more: the store is about to be released."""
+        self._is_closed = True
         if self._thread is not None:
             self._orders.put(None)
             self._thread.join()
@@ -160,12 +190,3 @@ def _try(work: Callable[[], T]) -> tuple[T | None, BaseException | None]:
         return work(), None
     except BaseException as error:
         return None, error
-
-
-def _tell(done: asyncio.Future[T], result: T | None, error: BaseException | None) -> None:
-    if done.done():
-        return
-    if error is not None:
-        done.set_exception(error)
-    else:
-        done.set_result(result)  # type: ignore[arg-type]

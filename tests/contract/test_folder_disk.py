@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def test_after_a_commit_that_failed_nothing_more_is_committed(
             assert error.exit_code == 74 and str(folder) in error.message
         else:
             continue  # so many calls were not made
+        assert not [name for name in os.listdir(folder) if name.endswith(".tmp")]
         disk.left = None
         disk.operation = ""
         for next_seq in (seq + 2, seq + 3):

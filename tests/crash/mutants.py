@@ -87,9 +87,7 @@ MUTANTS = [
     Mutant(
         "the journal fsynced after the state.json that counts on it",
         FOLDER,
-        """                if is_flushed:
-                    self._sync_journal()
-                self._replace_state(written)
+        """                self._replace_state(written, after_journal=is_flushed)
 """,
         """                self._replace_state(written)
                 if is_flushed:
@@ -164,9 +162,11 @@ MUTANTS = [
     Mutant(
         "acknowledged before the rename",
         "committer.py",
-        "            self._order(sync, partial(self._finish, units, waiting, note))\n",
-        """            self._loop.call_soon(self._finish, units, waiting, note, [0] * len(units), None)
-            self._order(lambda: (__import__("time").sleep(0.05), sync()), lambda refs, error: None)
+        "            self._order(write, partial(self._finish, units, waiting, note))\n",
+        """            for done in waiting:
+                self._loop.call_soon(lambda done=done: done.done() or done.set_result(None))
+            slowly = (lambda: __import__("time").sleep(0.01) or write()) if units else write
+            self._order(slowly, partial(self._finish, units, waiting, note))
 """,
         (SLOT,),
     ),
@@ -354,11 +354,11 @@ MUTANTS = [
     Mutant(
         "a full disk ignored by commit",
         FOLDER,
-        """                self._replace_state(written)
+        """                self._replace_state(written, after_journal=is_flushed)
             except OSError as error:
                 raise self._break(error) from error
 """,
-        """                self._replace_state(written)
+        """                self._replace_state(written, after_journal=is_flushed)
             except OSError:
                 pass
 """,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from agentrun.errors import ItemsError, SourceChangedError
 from agentrun.item import Item
 from agentrun.job import ItemsKind, ItemsSpec
 from agentrun.sources import Source, encode_python_items, open_source
+from agentrun.sources.textfile import TextFile
 
 
 def source(base: Path, kind: ItemsKind, pattern: str, *, key: str | None = None, **more: Any) -> Source:
@@ -359,3 +361,23 @@ def test_python_items_are_encoded_as_they_come() -> None:
 def test_no_items_from_python_is_described(tmp_path: Path) -> None:
     items = spooled(tmp_path, [])
     assert list(items) == [] and items.describe() == "items is empty"
+
+
+def test_a_file_that_stops_being_readable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Torn(io.RawIOBase):
+        pieces = iter([b'{"id": 1}\n'])
+
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: Any) -> int:
+            piece = next(self.pieces, None)
+            if piece is None:
+                raise OSError(5, "Input/output error")
+            buffer[: len(piece)] = piece
+            return len(piece)
+
+    (tmp_path / "items.jsonl").write_text("")
+    monkeypatch.setattr(TextFile, "open", lambda self: io.BufferedReader(Torn()))
+    with pytest.raises(ItemsError, match=r"items\.jsonl: cannot be read: Input/output error"):
+        list(source(tmp_path, "jsonl", "items.jsonl"))

@@ -37,11 +37,14 @@ class TextFile:
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Every line that is not blank, with its number from 1."""
         with self.open() as file:
-            if file.peek(3)[:3] == BOM:
-                file.read(3)
-            for line in enumerate(file, 1):
-                if not line[1].isspace():
-                    yield line
+            try:
+                if file.peek(3)[:3] == BOM:
+                    file.read(3)
+                for line in enumerate(file, 1):
+                    if not line[1].isspace():
+                        yield line
+            except OSError as error:
+                raise ItemsError(f"{self.name}: cannot be read: {error.strerror}") from None
 
     def line(self, number: int) -> str:
         return f"{self.name}, line {number}"

@@ -253,9 +253,7 @@ class FolderStore:
 
         def sync() -> list[int]:
             try:
-                if is_flushed:
-                    self._sync_journal()
-                self._replace_state(written)
+                self._replace_state(written, after_journal=is_flushed)
             except OSError as error:
                 raise self._break(error) from error
             self._outputs, self._outputs_bytes = outputs, ref - length
@@ -309,9 +307,11 @@ class FolderStore:
             raise
         return _Written(temporary, fd, checkpoint.seq, checkpoint.run_id, (found.st_dev, found.st_ino))
 
-    def _replace_state(self, new: _Written) -> None:
+    def _replace_state(self, new: _Written, *, after_journal: bool = False) -> None:
         try:
             try:
+                if after_journal:
+                    self._sync_journal()
                 self._disk.fsync(new.fd)
             finally:
                 self._disk.close(new.fd)
@@ -412,11 +412,11 @@ class FolderStore:
         from agentrun.clock import new_run_id
 
         name = f"{new_run_id()}-set-aside"
-        journals = [found for found in names_in(self._folder) if _JOURNAL.fullmatch(found)]
-        files = {self._folder / journal: f"{name}.{journal}" for journal in journals}
-        if self._state_path.exists():
-            files[self._state_path] = f"{name}.state"
         try:
+            journals = [found for found in names_in(self._folder) if _JOURNAL.fullmatch(found)]
+            files = {self._folder / journal: f"{name}.{journal}" for journal in journals}
+            if self._state_path.exists():
+                files[self._state_path] = f"{name}.state"
             self._runs.put_aside(files)
             self._sync_folder()
         except OSError as error:

@@ -54,7 +54,7 @@ Sync = Callable[[], list[int]]
 
 
 class Store(Protocol):
-    """The durable home of one job's runs, called from one thread at a time.
+    """The durable home of one job's runs, called from one thread at a time; but `note` at any time.
 
     When `commit` returns, no crash can take back what it was given. An error from it means *unknown*: the store
     refuses everything further, and the next launch recovers.
