@@ -24,7 +24,7 @@ OURS = "agentrun"
 class Sizes:
     """How many items, and how many rounds."""
 
-    rounds: int = 5
+    rounds: int = 7
     rounds_of_long: int = 3
     items: int = 2_000
     rate: int = 20_000

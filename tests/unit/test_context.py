@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid5
 
 import pytest
 
 from agentrun.answer import Answer
-from agentrun.context import CARRY_LIMIT_BYTES, Context, idempotency_key
+from agentrun.context import CARRY_LIMIT_BYTES, NAMESPACE, Context, idempotency_key
 from agentrun.errors import Parked
 from agentrun.executors.port import Attempt
 from agentrun.item import Item
@@ -72,6 +73,13 @@ def context(link: Recorder | None = None, *, carry: Any = None, carries: bool = 
         "log_path": Path("/nowhere"),
     }
     return Context(Attempt(**{**values, **changes}), link or Recorder(), carries=carries)
+
+
+@pytest.mark.parametrize("key", ["a", "item 1", 'of "quotes", \\ and \n', "ü 𝄞", "\ud800"])
+def test_an_idempotency_key_stays_what_it_always_was(key: str) -> None:
+    for generation in (0, 3):
+        named = json.dumps(["run", key, generation, "send"])
+        assert idempotency_key("run", key, generation, "send") == str(uuid5(UUID(NAMESPACE), named))
 
 
 def test_an_idempotency_key_is_a_uuid_that_only_its_parts_decide() -> None:

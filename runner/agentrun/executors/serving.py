@@ -158,10 +158,10 @@ class ServingExecutor:
         return server
 
     async def _exchange(self, server: Server, attempt: Attempt, channel: Channel) -> Outcome:
-        talk = _Talk(server, attempt, channel)
+        talk, work = _Talk(server, attempt, channel), attempt.work
         try:
             async with asyncio.timeout(attempt.timeout_seconds) as clock:
-                server.send(self._describe(attempt))
+                server.send(self._describe(attempt, work))
                 outcome = await talk.outcome(clock)
         except TimeoutError:
             if not clock.expired():
@@ -180,11 +180,11 @@ class ServingExecutor:
             return Outcome("waiting")
         if outcome.kind == "done":
             # Made by the program, if it needs them: to make and remove them for each item is dear, and most need none.
-            outcome.made_files = os.path.lexists(attempt.work) and not self._broom.sweep(attempt.work)
+            outcome.made_files = os.path.lexists(work) and not self._broom.sweep(work)
         return outcome
 
-    def _describe(self, attempt: Attempt) -> dict[str, Any]:
-        item, work = attempt.item, attempt.work
+    def _describe(self, attempt: Attempt, work: str) -> dict[str, Any]:
+        item = attempt.item
         described = {
             "type": "item",
             **describe_item(item),
