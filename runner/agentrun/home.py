@@ -111,7 +111,7 @@ def find_job(ref: str, cwd: Path, state_dir: str | None = None, environ: Mapping
 
 def _job_file(ref: str, path: Path) -> Found:
     if not path.is_file():
-        raise UsageError(f"{ref}: there is no such job file")
+        raise UsageError(f"{ref}: there is no such job file; check its name, or make one with: agentrun init")
     return Found(kind="file", file=_absolute(path))
 
 

@@ -100,6 +100,17 @@ def test_last_completed_never_passes_an_item_that_is_not_settled() -> None:
         assert ledger.last_completed == expected
 
 
+def test_what_an_item_remembers_is_forgotten_when_it_is_done_and_not_before() -> None:
+    ledger = listed(2)
+    for ref, row in enumerate(ledger.order):
+        ledger.remember(row, ref, record(f"k{row}", "step", usage={"cost": 0.5}))
+    ledger.settle(0, 10, record("k0", "failed", usage={"cost": 0.5}))
+    ledger.settle(1, 11, record("k1"))
+    assert ledger.steps == {0: [0]} and ledger.usages == {0: {"cost": 0.5}}
+    ledger.settle(0, 12, record("k0"))
+    assert not ledger.steps and not ledger.usages and not ledger.failed_launches
+
+
 def test_refs_move_with_a_compaction() -> None:
     ledger = listed(3)
     for index, ref in ((0, 10), (2, 50)):
