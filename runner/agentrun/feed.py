@@ -52,7 +52,7 @@ def feed(source: Source, ledger: Ledger, is_wanted: Callable[[int], bool]) -> It
             yield Work(row, source.item(raw, position, key))
             continue
         digest = key_digest(key)
-        if digest != ledger.digest(row):
+        if not ledger.is_at(row, digest):
             row = ledger.find(digest)
             if row < 0 or not is_wanted(row):
                 # Perhaps the second of its key, which is listed as key~2.

@@ -149,9 +149,6 @@ class Ledger:
                 slot = (slot + 1) & mask
             slots[slot] = row
 
-    def digest(self, row: int) -> bytes:
-        return bytes(self._digests[row * 16 : row * 16 + 16])
-
     def generation(self, row: int) -> int:
         return self.generations.get(row, 0)
 

@@ -180,7 +180,7 @@ def test_items_come_from_standard_input(agentrun: Run, tmp_path: Path) -> None:
         (["start", "work/agent.py:upper", "--items", "*.txt", "--", "cat"], "an agent and a command after -- are both"),
         (["start", "work", "--nope"], "no such option: --nope"),
         (["strat"], "did you mean 'start'"),
-        (["start", "nothere.toml"], "nothere.toml: there is no such job file; check its name, or make one with: agentrun init"),
+        (["start", "nothere.toml"], "nothere.toml: there is no such job file; check its name, or make one"),
         (["start", "work", "--items", "*.pdf"], "no file matches "),
     ],
 )

@@ -26,7 +26,7 @@ def test_a_key_has_one_row_however_many_there_are() -> None:
     assert rows == list(range(5000))
     assert [ledger.find(key_digest(str(n))) for n in range(5000)] == rows
     assert ledger.find(key_digest("other")) == -1
-    assert ledger.digest(4999) == key_digest("4999")
+    assert ledger.is_at(4999, key_digest("4999")) and not ledger.is_at(4998, key_digest("4999"))
 
 
 def test_places_are_those_of_the_records_and_then_of_the_items() -> None:
