@@ -109,6 +109,10 @@ class FaultyDisk(Disk):
         # A short write is continued.
         return super().write_some(fd, data[: max(1, len(data) // 2)], offset)
 
+    def truncate(self, fd: int, length: int) -> None:
+        self._step("truncate")
+        super().truncate(fd, length)
+
     def fsync(self, fd: int) -> None:
         self._step("fsync")
         super().fsync(fd)

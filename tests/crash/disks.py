@@ -25,8 +25,8 @@ from crash.model import (
 )
 
 T = TypeVar("T")
-Call = Literal["open", "write", "fsync", "replace", "unlink", "mkdir"]
-CALLS: tuple[Call, ...] = ("open", "write", "fsync", "replace", "unlink", "mkdir")
+Call = Literal["open", "write", "truncate", "fsync", "replace", "link", "unlink", "mkdir"]
+CALLS: tuple[Call, ...] = ("open", "write", "truncate", "fsync", "replace", "link", "unlink", "mkdir")
 
 
 def folder_of(fd: int) -> str | None:
@@ -73,6 +73,10 @@ class RecordingDisk(Disk):
         if offset is None:
             self._files[fd] = (inode, position + written)
         return written
+
+    def truncate(self, fd: int, length: int) -> None:
+        super().truncate(fd, length)
+        self.add(Truncate(self._files[fd][0], length))
 
     def fsync(self, fd: int) -> None:
         super().fsync(fd)
@@ -141,11 +145,17 @@ class FaultyDisk(Disk):
 
         return self._around("write", _path_of(fd), lambda: write(data), lambda: write(data[: len(data) // 2]))
 
+    def truncate(self, fd: int, length: int) -> None:
+        self._around("truncate", _path_of(fd), lambda: super(FaultyDisk, self).truncate(fd, length))
+
     def fsync(self, fd: int) -> None:
         self._around("fsync", _path_of(fd), lambda: super(FaultyDisk, self).fsync(fd))
 
     def replace(self, source: str, target: str) -> None:
         self._around("replace", target, lambda: super(FaultyDisk, self).replace(source, target))
+
+    def link(self, source: str, target: str) -> None:
+        self._around("link", target, lambda: super(FaultyDisk, self).link(source, target))
 
     def unlink(self, path: str) -> None:
         self._around("unlink", path, lambda: super(FaultyDisk, self).unlink(path))

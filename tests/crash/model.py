@@ -56,6 +56,7 @@ class Unlink:
 @dataclass(frozen=True, slots=True)
 class Truncate:
     inode: int
+    length: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,24 +207,25 @@ class Model:
             for pending in chosen:
                 pending.apply(tree)
             entries = _reachable(tree)
-            doubtful = [inode for _, inode in entries if inode is not None and self.files[inode].since]
+            # A file may have two names: one that is written over was state.json until its successor was on disk.
+            doubtful = dict.fromkeys(inode for _, inode in entries if inode is not None and self.files[inode].since)
             certain = {path: None if inode is None else self.files[inode].certain for path, inode in entries}
             if not doubtful:
                 yield certain
                 continue
-            paths = {inode: path for path, inode in entries if inode is not None}
+            paths = {inode: [path for path, other in entries if other == inode] for inode in doubtful}
             found = (
                 _variants(
                     self.files[inode].certain,
                     self.files[inode].since,
-                    ("torn", "whole") if brief and paths[inode].endswith(".tmp") else FATES,
+                    ("torn", "whole") if brief and all(path.endswith(".tmp") for path in names) else FATES,
                 )
-                for inode in doubtful
+                for inode, names in paths.items()
             )
             for contents in product(*found):
                 state = dict(certain)
-                for inode, content in zip(doubtful, contents, strict=True):
-                    state[paths[inode]] = content
+                for names, content in zip(paths.values(), contents, strict=True):
+                    state |= dict.fromkeys(names, content)
                 yield state
 
     def may_leave_more(self, operation: Operation) -> bool:
@@ -294,7 +296,7 @@ def _apply(content: bytearray, one: Write | Truncate, fate: str) -> None:
     if fate == "absent":
         return
     if isinstance(one, Truncate):
-        content.clear()
+        del content[one.length :]
         return
     half, rest = len(one.data) // 2, len(one.data) - len(one.data) // 2
     data = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 STATES = "tests/crash/test_states.py"
+STATE_FILES = "tests/contract/test_state_file.py"
 ORDER = "tests/crash/test_order.py"
 DAMAGE = "tests/crash/test_damage.py"
 FSYNC_FAILS = (
@@ -45,25 +46,68 @@ class Mutant:
 
 
 FOLDER, DISK, RUNS, LAUNCH = "store/folder.py", "store/disk.py", "store/runs.py", "launch.py"
+STATE_FILE = "store/statefile.py"
 
 MUTANTS = [
     Mutant(
         "no fsync of the temporary file",
-        FOLDER,
-        """                self._disk.fsync(new.fd)
+        STATE_FILE,
+        """            self._disk.fsync(new.fd)
 """,
-        """                pass
-""",
+        "",
         (STATES,),
     ),
     Mutant(
         "no folder fsync",
+        STATE_FILE,
+        """            self._disk.fsync(folder_fd)
+""",
+        "",
+        (STATES,),
+    ),
+    Mutant(
+        "state.json written over in its place",
+        STATE_FILE,
+        """        before, self._current, self._stored = self._current, new, new.identity
+""",
+        """        before, self._current, self._stored = self._current, new, new.identity
+        kept = ""
+        self._spare, new.path = new, self._name
+""",
+        (STATES,),
+    ),
+    Mutant(
+        "written over though somebody is reading it",
+        STATE_FILE,
+        """            self._keeps = error.errno == errno.EAGAIN
+            return None
+""",
+        """            self._keeps = error.errno == errno.EAGAIN
+""",
+        (STATE_FILES,),
+    ),
+    Mutant(
+        "written over though it has another name",
+        STATE_FILE,
+        " and found.st_nlink == 1",
+        "",
+        (STATE_FILES,),
+    ),
+    Mutant(
+        "what is written over not cut to its new length",
+        STATE_FILE,
+        "                if size > len(text):\n",
+        "                if False:\n",
+        (STATES,),
+    ),
+    Mutant(
+        "a finished run leaves the state.json before the last",
         FOLDER,
-        """            raise
-        self._sync_folder()
-        self._seq, self._run_id""",
-        """            raise
-        self._seq, self._run_id""",
+        """        self._state.forget()
+        try:
+            # From""",
+        """        try:
+            # From""",
         (STATES,),
     ),
     Mutant(
@@ -87,9 +131,9 @@ MUTANTS = [
     Mutant(
         "the journal fsynced after the state.json that counts on it",
         FOLDER,
-        """                self._replace_state(written, after_journal=is_flushed)
+        """                self._replace_state(written, seq, after_journal=is_flushed)
 """,
-        """                self._replace_state(written)
+        """                self._replace_state(written, seq)
                 if is_flushed:
                     self._sync_journal()
 """,
@@ -136,19 +180,19 @@ MUTANTS = [
         "new journal named before its entry is on disk",
         FOLDER,
         """            self._sync_folder()
-            self._replace_state(self._write_state(checkpoint, outputs, name, length))
+            self._replace_state(self._write_state(checkpoint, outputs, name, length), checkpoint.seq)
 """,
-        """            self._replace_state(self._write_state(checkpoint, outputs, name, length))
+        """            self._replace_state(self._write_state(checkpoint, outputs, name, length), checkpoint.seq)
 """,
         (STATES,),
     ),
     Mutant(
         "old journal unlinked too early",
         FOLDER,
-        """            self._replace_state(self._write_state(checkpoint, outputs, name, length))
+        """            self._replace_state(self._write_state(checkpoint, outputs, name, length), checkpoint.seq)
 """,
         """            discard(self._disk, str(self._folder / self._journal_name))
-            self._replace_state(self._write_state(checkpoint, outputs, name, length))
+            self._replace_state(self._write_state(checkpoint, outputs, name, length), checkpoint.seq)
 """,
         (STATES,),
     ),
@@ -318,7 +362,7 @@ MUTANTS = [
     Mutant(
         "a state.json that others replaced written over",
         FOLDER,
-        "        if _identity(self._state) != self._stored:\n",
+        "        if not self._state.is_as_left():\n",
         "        if False:\n",
         (ORDER,),
     ),
@@ -354,11 +398,11 @@ MUTANTS = [
     Mutant(
         "a full disk ignored by commit",
         FOLDER,
-        """                self._replace_state(written, after_journal=is_flushed)
+        """                self._replace_state(written, seq, after_journal=is_flushed)
             except OSError as error:
                 raise self._break(error) from error
 """,
-        """                self._replace_state(written, after_journal=is_flushed)
+        """                self._replace_state(written, seq, after_journal=is_flushed)
             except OSError:
                 pass
 """,

@@ -38,6 +38,9 @@ class Disk:
     def write_some(self, fd: int, data: memoryview, offset: int | None) -> int:
         return os.write(fd, data) if offset is None else os.pwrite(fd, data, offset)
 
+    def truncate(self, fd: int, length: int) -> None:
+        os.ftruncate(fd, length)
+
     def fsync(self, fd: int) -> None:
         # macOS's fsync leaves the data in the drive's own cache.
         if _FULL_SYNC is not None:

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -26,7 +26,6 @@ from agentrun.store.disk import (
     is_temporary,
     replace_file,
     secure_folder,
-    temporary_name,
 )
 from agentrun.store.filed import checkpoint_from, copy_lines, filed_lines
 from agentrun.store.inbox import Inbox
@@ -34,21 +33,12 @@ from agentrun.store.journal import PIECE_BYTES, JournalLines
 from agentrun.store.lock import Lock
 from agentrun.store.port import Entry, Loaded, Posted, Sync
 from agentrun.store.runs import Runs, names_in
+from agentrun.store.statefile import StateFile, Written
 
 REDO_LIMIT_BYTES = 16 * 1024
 LOG_LIMIT_BYTES = 8 * 1024 * 1024
 
 _JOURNAL = re.compile(r"journal-(\d+)\.jsonl")
-
-
-class _Written(NamedTuple):
-    """A state.json that is written, and neither synced nor in its place."""
-
-    path: str
-    fd: int
-    seq: int
-    run_id: str
-    identity: tuple[int, int]
 
 
 class FolderStore:
@@ -61,11 +51,9 @@ class FolderStore:
         self._lock = Lock(folder / "lock", self._disk)
         self._inbox = Inbox(folder, self._disk)
         self._runs = Runs(folder / "runs", self._disk)
-        self._state_path = folder / "state.json"
-        self._state, self._name = str(self._state_path), str(folder)
+        self._state = StateFile(folder, self._disk)
+        self._state_path = self._state.path
         self._seq: int | None = None
-        self._run_id = ""
-        self._stored: tuple[int, int] | None = None
         self._outputs: list[bytes] = []
         self._outputs_bytes = 0
         self._journal_name = ""
@@ -114,6 +102,7 @@ class FolderStore:
             if fd is not None:
                 os.close(fd)
         self._journal_fd = self._folder_fd = self._log_fd = None
+        self._state.forget()
         self._lock.release()
 
     # ---- reading
@@ -128,11 +117,11 @@ class FolderStore:
         except OSError as error:
             raise disk_error(self._state_path, error) from error
         checkpoint = decode_checkpoint(text, where=str(self._state_path), accept_edits=accept_edits)
-        self._seq, self._run_id = checkpoint.seq, checkpoint.run_id
+        self._seq = checkpoint.seq
         self._outputs = checkpoint.outputs
         self._outputs_bytes = sum(len(line) + 1 for line in self._outputs)
         self._journal_name, self._journal_length = checkpoint.journal_name, checkpoint.journal_length
-        self._stored = _identity(self._state)
+        self._state.adopt()
         summary = self._runs.summary(checkpoint.run_id)
         if summary is not None:
             self._check_alone()
@@ -144,7 +133,8 @@ class FolderStore:
         # Never the number of the run before: its state.json, put back, must not fit the journal of another.
         names = [*names_in(self._folder), *(str(ended.get("journal")) for ended in self.summaries()[:1])]
         numbers = [int(found[1]) for name in names if (found := _JOURNAL.fullmatch(name))]
-        self._seq, self._run_id, self._stored = 0, "", None
+        self._state.forget()
+        self._seq = 0
         self._outputs, self._outputs_bytes = [], 0
         self._journal_name, self._journal_length = f"journal-{max(numbers, default=0) + 1}.jsonl", 0
 
@@ -232,8 +222,8 @@ class FolderStore:
 
     def begin(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> Sync:
         """All but the fsyncs and the rename: what goes into the system's memory is quick, and nobody's state yet."""
-        self._refuse_unless_next(checkpoint.seq)
-        lines = [encode_record(checkpoint.seq, entry.fields, entry.output) for entry in entries]
+        self._refuse_unless_next(seq := checkpoint.seq)
+        lines = [encode_record(seq, entry.fields, entry.output) for entry in entries]
         refs = []
         ref = self._journal_length + self._outputs_bytes
         for line in lines:
@@ -253,7 +243,7 @@ class FolderStore:
 
         def sync() -> list[int]:
             try:
-                self._replace_state(written, after_journal=is_flushed)
+                self._replace_state(written, seq, after_journal=is_flushed)
             except OSError as error:
                 raise self._break(error) from error
             self._outputs, self._outputs_bytes = outputs, ref - length
@@ -269,7 +259,7 @@ class FolderStore:
             raise CheckpointError(
                 f"{self._state_path}: seq {seq} does not follow the stored {self._seq}; another program wrote here"
             )
-        if _identity(self._state) != self._stored:
+        if not self._state.is_as_left():
             raise CheckpointError(f"{self._state_path}: was replaced by another program while this one was running")
 
     def _break(self, error: OSError, where: Path | None = None) -> DiskError:
@@ -291,36 +281,22 @@ class FolderStore:
             self._journal_is_new = False
         self._disk.fsync(self._journal_fd)
 
-    def _write_state(self, checkpoint: Checkpoint, outputs: list[bytes], name: str, length: int) -> _Written:
+    def _write_state(self, checkpoint: Checkpoint, outputs: list[bytes], name: str, length: int) -> Written:
         """The next state.json, under a name that nobody reads."""
         checkpoint.outputs = outputs
         checkpoint.journal_name, checkpoint.journal_length = name, length
-        text = encode_checkpoint(checkpoint)
-        temporary = temporary_name(self._name, "state.json")
-        fd = self._disk.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        try:
-            self._disk.write(fd, text)
-            found = os.fstat(fd)
-        except BaseException:
-            self._disk.close(fd)
-            discard(self._disk, temporary)
-            raise
-        return _Written(temporary, fd, checkpoint.seq, checkpoint.run_id, (found.st_dev, found.st_ino))
+        return self._state.write(encode_checkpoint(checkpoint))
 
-    def _replace_state(self, new: _Written, *, after_journal: bool = False) -> None:
+    def _replace_state(self, new: Written, seq: int, *, after_journal: bool = False) -> None:
+        assert self._folder_fd is not None
         try:
-            try:
-                if after_journal:
-                    self._sync_journal()
-                self._disk.fsync(new.fd)
-            finally:
-                self._disk.close(new.fd)
-            self._disk.replace(new.path, self._state)
+            if after_journal:
+                self._sync_journal()
+            self._state.replace(new, self._folder_fd)
         except BaseException:
-            discard(self._disk, new.path)
+            self._state.drop(new)
             raise
-        self._sync_folder()
-        self._seq, self._run_id, self._stored = new.seq, new.run_id, new.identity
+        self._seq = seq
 
     def _sync_folder(self) -> None:
         assert self._folder_fd is not None
@@ -358,7 +334,7 @@ class FolderStore:
             finally:
                 self._disk.close(fd)
             self._sync_folder()
-            self._replace_state(self._write_state(checkpoint, outputs, name, length))
+            self._replace_state(self._write_state(checkpoint, outputs, name, length), checkpoint.seq)
             self._outputs, self._outputs_bytes = outputs, outputs_bytes
             old, self._journal_name, self._journal_length = self._journal_name, name, length
             if self._journal_fd is not None:
@@ -374,6 +350,8 @@ class FolderStore:
     def finish(self, summary: Mapping[str, Any]) -> None:
         # Nothing past the length is data in the journal that is kept beside it, either.
         filed = {**summary, "journal": self._journal_name, "journal_length": self._journal_length}
+        # Before the folder is synced for the last time: nobody comes by to prune what a finished run has left.
+        self._state.forget()
         try:
             # From here on the run is finished, whatever happens: a state.json with a summary is not resumed.
             self._runs.file(filed, self._folder / self._journal_name if self._journal_name else None)
@@ -474,6 +452,7 @@ class FolderStore:
     def clear(self) -> None:
         import shutil
 
+        self._state.forget()
         for name in names_in(self._folder):
             path = self._folder / name
             if name == "lock":
@@ -482,14 +461,6 @@ class FolderStore:
                 shutil.rmtree(path)
             else:
                 path.unlink()
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.lstat(path)
-    except FileNotFoundError:
-        return None
-    return (found.st_dev, found.st_ino)
 
 
 def _read_file(path: Path) -> bytes:

@@ -1,0 +1,203 @@
+"""The file state.json: the one before is written over, and nobody who has it sees that."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+
+from agentrun.errors import DiskError
+from agentrun.store.disk import Disk
+from agentrun.store.folder import FolderStore
+from contract.bench import FaultyDisk, checkpoint, entry, keys
+
+needs_leases = pytest.mark.skipif(sys.platform != "linux", reason="NOTHING IS WRITTEN OVER: leases are Linux's")
+
+
+class Counting(Disk):
+    """How many files are made, and cut."""
+
+    def __init__(self) -> None:
+        self.made = self.cut = 0
+
+    def open(self, path: str, flags: int, mode: int = 0o600) -> int:
+        self.made += path.endswith(".tmp")
+        return super().open(path, flags, mode)
+
+    def truncate(self, fd: int, length: int) -> None:
+        self.cut += 1
+        super().truncate(fd, length)
+
+
+def temporaries(folder: Path) -> list[str]:
+    return [name for name in os.listdir(folder) if name.endswith(".tmp")]
+
+
+def commit(store: FolderStore, first: int, last: int) -> None:
+    for seq in range(first, last + 1):
+        store.commit(checkpoint(seq), [entry(f"{seq}")])
+
+
+def seq_in(text: bytes) -> int:
+    return int(orjson.loads(text)["seq"])
+
+
+@needs_leases
+def test_two_files_take_turns_and_no_third_is_made(folder: Path, open_folder: Callable[..., FolderStore]) -> None:
+    disk = Counting()
+    store = open_folder(disk=disk, redo_limit_bytes=2000)
+    inodes = set()
+    made_before = disk.made
+    for seq in range(1, 41):
+        commit(store, seq, seq)
+        inodes.add((folder / "state.json").stat().st_ino)
+        assert seq_in((folder / "state.json").read_bytes()) == seq
+        assert len(temporaries(folder)) == (seq > 1)
+    assert len(inodes) == 2 and disk.made - made_before == 2
+    # It grows and shrinks with the redo part.
+    assert disk.cut > 2
+    assert keys(store) == [str(seq) for seq in range(1, 41)]
+    store.release()
+    assert not temporaries(folder)
+    assert keys(open_folder()) == [str(seq) for seq in range(1, 41)]
+
+
+def test_who_has_the_old_one_open_keeps_reading_it(folder: Path, open_folder: Callable[..., FolderStore]) -> None:
+    store = open_folder()
+    commit(store, 1, 3)
+    readers = {}
+    for seq in range(4, 12):
+        commit(store, seq, seq)
+        if seq % 3:
+            readers[seq] = os.open(folder / "state.json", os.O_RDONLY)
+    for seq, fd in readers.items():
+        assert seq_in(os.read(fd, 1 << 20)) == seq
+        os.close(fd)
+    commit(store, 12, 20)
+    assert seq_in((folder / "state.json").read_bytes()) == 20
+    assert len(temporaries(folder)) <= 1
+
+
+def test_a_hard_link_to_it_stays_as_it_was(folder: Path, open_folder: Callable[..., FolderStore]) -> None:
+    store = open_folder()
+    commit(store, 1, 4)
+    os.link(folder / "state.json", folder.parent / "backup.json")
+    commit(store, 5, 9)
+    assert seq_in((folder.parent / "backup.json").read_bytes()) == 4
+    assert seq_in((folder / "state.json").read_bytes()) == 9
+
+
+def test_one_that_others_may_read_is_not_used_again(folder: Path, open_folder: Callable[..., FolderStore]) -> None:
+    store = open_folder()
+    commit(store, 1, 4)
+    os.chmod(folder / "state.json", 0o644)
+    for seq in range(5, 10):
+        commit(store, seq, seq)
+        assert (folder / "state.json").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("by", ["unlinking it", "putting another file there"])
+def test_one_that_somebody_took_away_is_missed_by_nobody(
+    folder: Path, open_folder: Callable[..., FolderStore], by: str
+) -> None:
+    store = open_folder()
+    commit(store, 1, 4)
+    for name in temporaries(folder):
+        (folder / name).unlink()
+        if by != "unlinking it":
+            (folder / name).write_bytes(b"not a state")
+    commit(store, 5, 9)
+    assert seq_in((folder / "state.json").read_bytes()) == 9
+    assert len(temporaries(folder)) <= 1
+
+
+@needs_leases
+def test_who_opens_it_while_it_is_written_over_waits_and_reads_it_whole(
+    folder: Path, open_folder: Callable[..., FolderStore]
+) -> None:
+    """Somebody who looked state.json up when that was still its name, and opens it only now."""
+    told: list[int] = []
+    readers: list[subprocess.Popen[bytes]] = []
+
+    class Watched(Disk):
+        def write_some(self, fd: int, data: memoryview, offset: int | None) -> int:
+            if not folder_has_spare or readers:
+                return super().write_some(fd, data, offset)
+            written = super().write_some(fd, data[: len(data) // 2], offset)
+            readers.append(subprocess.Popen(["cat", *temporaries(folder)], cwd=folder, stdout=subprocess.PIPE))
+            deadline = time.monotonic() + 30
+            while not told:
+                assert time.monotonic() < deadline and readers[0].poll() is None, "it was opened"
+                time.sleep(0.001)
+            return written
+
+    folder_has_spare = False
+    store = open_folder(disk=Watched())
+    commit(store, 1, 4)
+    folder_has_spare = True
+    # Who waits is announced by this signal, which is ignored by those who do not expect it.
+    before = signal.signal(signal.SIGURG, lambda number, frame: told.append(number))
+    try:
+        commit(store, 5, 5)
+    finally:
+        signal.signal(signal.SIGURG, before)
+    assert before == signal.SIG_DFL
+    assert seq_in(readers[0].communicate()[0]) == 5
+    commit(store, 6, 9)
+    assert seq_in((folder / "state.json").read_bytes()) == 9
+
+
+@pytest.mark.parametrize("call", ["link", "lease"])
+def test_where_there_is_no_such_call_each_is_a_new_file(
+    folder: Path, open_folder: Callable[..., FolderStore], monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    tried = 0
+
+    def refuse(*_: object) -> None:
+        nonlocal tried
+        tried += 1
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(
+        "agentrun.store.disk.Disk.link" if call == "link" else "agentrun.store.statefile._lease", refuse
+    )
+    store = open_folder()
+    commit(store, 1, 10)
+    assert tried <= 1
+    assert seq_in((folder / "state.json").read_bytes()) == 10
+    store.release()
+    assert not temporaries(folder)
+
+
+@pytest.mark.parametrize("flush", [False, True])
+@pytest.mark.parametrize("operation", ["open", "write", "truncate", "fsync", "replace"])
+def test_a_failure_while_one_is_written_over_leaves_the_state_and_nothing_else(
+    folder: Path, open_folder: Callable[..., FolderStore], operation: str, flush: bool
+) -> None:
+    seq, faults = 0, 0
+    for after in range(4):
+        disk = FaultyDisk(operation)
+        store = open_folder(disk=disk)
+        for _ in range(4):
+            seq += 1
+            store.commit(checkpoint(seq), [entry(f"{seq}")])
+        before = keys(store)
+        disk.arm(after)
+        try:
+            store.commit(checkpoint(seq + 1), [entry(f"{seq + 1}")], flush=flush)
+        except DiskError:
+            faults += 1
+        disk.operation = ""
+        store.release()
+        assert not temporaries(folder)
+        found = keys(open_folder())
+        assert found in (before, [*before, f"{seq + 1}"])
+        seq = len(found)
+    assert faults or operation == "open" or (operation == "truncate" and not flush)
