@@ -29,8 +29,8 @@ def feed(source: Source, ledger: Ledger, is_wanted: Callable[[int], bool]) -> It
     One whose content is another by now stops the launch. What is new, or has moved while this pass is under way, is
     passed over: the listing before the end of a run finds it.
     """
-    order, total, contents = ledger.order, len(ledger.order), ledger.contents
-    identify, is_unique = source.identify, source.unique
+    order, total, glances = ledger.order, len(ledger.order), ledger.glances
+    identify, glance = source.identify, source.glance
     repeats = RepeatedKeys()
     for position, raw in enumerate(source):
         if position == total:
@@ -38,17 +38,17 @@ def feed(source: Source, ledger: Ledger, is_wanted: Callable[[int], bool]) -> It
         row = order[position]
         if not is_wanted(row):
             continue
+        # Nearly all of them: the same text in the same place, and the key is part of it.
+        is_as_listed = bool(glances) and (seen := glance(raw)) == glances[position] and seen != 0
         try:
-            identity = identify(raw)
+            key, content, stamp = identify(raw, with_content=not is_as_listed)
         except ItemsError as error:
             # It could be read when it was listed.
             raise SourceChangedError(
                 f"{error.message} (changed after this launch had listed it; "
                 f"run the same command again when the source is at rest)"
             ) from None
-        key, content, stamp = identity
-        if is_unique and content is not None and int.from_bytes(content[:8], "big") == contents[row]:
-            # Nearly all of them: the same content in the same place, and the key is part of it.
+        if is_as_listed:
             yield Work(row, source.item(raw, position, key))
             continue
         digest = key_digest(key)

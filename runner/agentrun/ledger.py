@@ -59,6 +59,8 @@ class Ledger:
         """The index among the current items, or NOT_LISTED; while records are scanned, the index they name."""
         self.order = array("I")
         """The row at each index."""
+        self.glances = array("I")
+        """The source's `glance` at each index when it was listed; empty where keys may repeat."""
         self.agent_names: list[str] = []
         self.generations: dict[int, int] = {}
         self.failed_launches: dict[int, int] = {}

@@ -136,6 +136,7 @@ def list_items(
         ledger.states, ledger.stamps, ledger.contents, ledger.refs, ledger.positions,
     )  # fmt: skip
     as_number = int.from_bytes
+    glance, glances, unique = source.glance, array("I"), source.unique
     # A pass over a million: what most of them are is counted here, and noted in the end.
     pending: list[str] = []
     run = kept = 0
@@ -173,6 +174,8 @@ def list_items(
         else:
             plan.note("failed" if tries_again(row) else "left", key)
         order.append(row)
+        if unique:
+            glances.append(glance(raw))
         if len(order) <= EXAMPLES:
             plan.first_keys.append(key)
 
@@ -180,6 +183,7 @@ def list_items(
     if pending:
         plan.examples["run"] = pending
     ledger.set_order(order)
+    ledger.glances = glances
     if ledger.rows > len(order):
         for row, state in enumerate(states):
             if state in (DONE, SKIPPED) and not ledger.is_listed(row):

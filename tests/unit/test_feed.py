@@ -57,6 +57,22 @@ def test_one_that_changed_since_stops_it(write: Callable[..., Source]) -> None:
         next(works)
 
 
+def test_one_that_is_only_written_otherwise_has_not_changed(write: Callable[..., Source], tmp_path: Path) -> None:
+    source = write("a", "b")
+    ledger = listed(source)
+    (tmp_path / "items.jsonl").write_text('{"id": "a", "v": "a"}\n{"v" : "b",  "id":"b"}\n')
+    assert [(work.row, work.item.key) for work in feed(source, ledger, lambda row: True)] == [(0, "a"), (1, "b")]
+
+
+def test_one_that_is_as_it_was_listed_is_parsed_and_not_hashed(
+    write: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write("a", "b")
+    ledger = listed(source)
+    monkeypatch.setattr("agentrun.sources.tables.parse_and_digest", None)
+    assert [work.item.data["v"] for work in feed(source, ledger, lambda row: True)] == ["a", "b"]
+
+
 def test_one_that_changed_and_is_not_wanted_does_not(write: Callable[..., Source]) -> None:
     ledger = listed(write("a", "b", "c"))
     works = feed(write("a", "b+", "c"), ledger, lambda row: row != 1)

@@ -56,15 +56,15 @@ class FilesSource:
             raise ItemsError(f"{self._pattern}: there is no such file ({self._root})")
         yield ""
 
-    def identify(self, raw: str) -> Identity:
+    def identify(self, raw: str, *, with_content: bool = True) -> Identity:
         key = self._key(raw)
-        return Identity(check_key(key, shown_path(key)), None, self.stamp(raw))
+        return Identity(check_key(key, shown_path(key)), None, file_stamp(self._path(raw), self._key(raw)))
 
     def content(self, raw: str) -> bytes:
         return file_digest(self._path(raw), self._key(raw))
 
-    def stamp(self, raw: str) -> int:
-        return file_stamp(self._path(raw), self._key(raw))
+    def glance(self, raw: str) -> int:
+        return 0
 
     def item(self, raw: str, index: int, key: str) -> Item:
         return Item(index, key, path=Path(self._path(raw)))

@@ -20,7 +20,7 @@ class LinesSource:
     def __iter__(self) -> Iterator[Line]:
         return self._file.lines()
 
-    def identify(self, raw: Line) -> Identity:
+    def identify(self, raw: Line, *, with_content: bool = True) -> Identity:
         line = without_newline(raw[1])
         key = check_key(text_key(self._text(raw[0], line), line), self._file.line(raw[0]))
         return Identity(key, digest(line), 0)
@@ -28,7 +28,7 @@ class LinesSource:
     def content(self, raw: Line) -> bytes:
         return digest(without_newline(raw[1]))
 
-    def stamp(self, raw: Line) -> int:
+    def glance(self, raw: Line) -> int:
         return 0
 
     def item(self, raw: Line, index: int, key: str) -> Item:

@@ -64,7 +64,7 @@ class SpoolSource:
     def __iter__(self) -> Iterator[Line]:
         return self._file.lines()
 
-    def identify(self, raw: Line) -> Identity:
+    def identify(self, raw: Line, *, with_content: bool = True) -> Identity:
         kind, value = self._entry(raw)
         if kind == "path":
             key = check_key(self._relative(value), _place(raw[0] - 1))
@@ -83,9 +83,8 @@ class SpoolSource:
             return file_digest(value, _place(raw[0] - 1))
         return digest(value.encode()) if kind == "text" else record_digest(value)
 
-    def stamp(self, raw: Line) -> int:
-        kind, value = self._entry(raw)
-        return self._stamp(raw, value) if kind == "path" else 0
+    def glance(self, raw: Line) -> int:
+        return 0
 
     def item(self, raw: Line, index: int, key: str) -> Item:
         kind, value = self._entry(raw)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from typing import Any
+from zlib import crc32
 
 from agentrun.errors import ItemsError
 from agentrun.item import Item
@@ -31,14 +32,18 @@ class JsonlSource:
     def __iter__(self) -> Iterator[JsonLine]:
         return self._file.lines()
 
-    def identify(self, raw: JsonLine) -> Identity:
+    def identify(self, raw: JsonLine, *, with_content: bool = True) -> Identity:
+        field, content = self._key, None
         try:
-            value, content = parse_and_digest(raw[1])
+            if with_content or field is None:
+                value, content = parse_and_digest(raw[1])
+            else:
+                value = parse_json(raw[1])
         except (ValueError, RecursionError) as error:
             raise self._refusal(raw, error) from None
         self._last = (raw, value)
-        field = self._key
         if field is None:
+            assert content is not None
             return Identity(content.hex(), content, 0)
         # The common case first, without the checks that it does not need.
         if type(value) is dict and type(key := value.get(field)) is str and 0 < len(key) <= 256 and "\0" not in key:
@@ -50,8 +55,8 @@ class JsonlSource:
         assert content is not None
         return content
 
-    def stamp(self, raw: JsonLine) -> int:
-        return 0
+    def glance(self, raw: JsonLine) -> int:
+        return crc32(raw[1])
 
     def item(self, raw: JsonLine, index: int, key: str) -> Item:
         return Item(index, key, data=self._value(raw))
@@ -117,7 +122,7 @@ class CsvSource:
             else:
                 yield number, header, row
 
-    def identify(self, raw: CsvRow) -> Identity:
+    def identify(self, raw: CsvRow, *, with_content: bool = True) -> Identity:
         value = self._value(raw)
         content = record_digest(value)
         key = content.hex() if self._key is None else field_key(value, self._key, self._file.line(raw[0]))
@@ -126,7 +131,7 @@ class CsvSource:
     def content(self, raw: CsvRow) -> bytes:
         return record_digest(self._value(raw))
 
-    def stamp(self, raw: CsvRow) -> int:
+    def glance(self, raw: CsvRow) -> int:
         return 0
 
     def item(self, raw: CsvRow, index: int, key: str) -> Item:
