@@ -367,6 +367,7 @@ class Launch:
         if found:
             self._watcher(Warned(f"new or changed since the launch began, and run now: {found}"))
         run.plan.gone = run.checkpoint.context["gone"] = plan.gone
+        run.plan.contents_now = plan.contents_now
         self._refresh_progress()
 
     def _is_done(self, digest: bytes) -> bool:

@@ -29,7 +29,7 @@ ROOM = 4096
 
 
 class Ledger:
-    """Arrays by row, and the order of the current items. About 50 bytes an item.
+    """Arrays by row, and the order of the current items. About 60 bytes an item.
 
     The arrays are longer than there are `rows`: what is behind them is as of a row that nothing is known of.
     """
@@ -59,7 +59,7 @@ class Ledger:
         """The index among the current items, or NOT_LISTED; while records are scanned, the index they name."""
         self.order = array("I")
         """The row at each index."""
-        self.glances = array("I")
+        self.glances = array("q")
         """The source's `glance` at each index when it was listed; empty where keys may repeat."""
         self.agent_names: list[str] = []
         self.generations: dict[int, int] = {}

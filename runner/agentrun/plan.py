@@ -136,7 +136,7 @@ def list_items(
         ledger.states, ledger.stamps, ledger.contents, ledger.refs, ledger.positions,
     )  # fmt: skip
     as_number = int.from_bytes
-    glance, glances, unique = source.glance, array("I"), source.unique
+    glance, glances, unique = source.glance, array("q"), source.unique
     # A pass over a million: what most of them are is counted here, and noted in the end.
     pending: list[str] = []
     run = kept = 0

@@ -189,6 +189,9 @@ class Run:
             self.ledger.go_on(row)
         elif kind == "redo":
             self.ledger.redo(row)
+            # One that had changed, and was kept, is run as it is now.
+            if (content := self.plan.contents_now.pop(row, None)) is not None:
+                self.ledger.contents[row] = content
         else:
             self.ledger.settle(row, NO_REF, fields)
         if self.deaths:

@@ -121,6 +121,14 @@ class FaultyDisk(Disk):
         self._step("replace")
         super().replace(source, target)
 
+    def link(self, source: str, target: str) -> None:
+        self._step("link")
+        super().link(source, target)
+
+    def unlink(self, path: str) -> None:
+        self._step("unlink")
+        super().unlink(path)
+
 
 class RecordingDisk(Disk):
     """The operations on names, and the fsyncs, in their order."""

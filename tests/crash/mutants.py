@@ -52,9 +52,8 @@ MUTANTS = [
     Mutant(
         "no fsync of the temporary file",
         STATE_FILE,
-        """            self._disk.fsync(new.fd)
-""",
-        "",
+        "                self._disk.fsync(new.fd)\n",
+        "                pass\n",
         (STATES,),
     ),
     Mutant(
@@ -68,36 +67,46 @@ MUTANTS = [
     Mutant(
         "state.json written over in its place",
         STATE_FILE,
-        """        before, self._current, self._stored = self._current, new, new.identity
-""",
-        """        before, self._current, self._stored = self._current, new, new.identity
-        kept = ""
-        self._spare, new.path = new, self._name
-""",
+        "            self._spare = (kept, self._stored)\n",
+        "            self._spare = (self._name, new.identity)\n",
         (STATES,),
     ),
     Mutant(
         "written over though somebody is reading it",
         STATE_FILE,
-        """            self._keeps = error.errno == errno.EAGAIN
-            return None
+        """            self._keeps = self._refusals < _REFUSALS
+            return False
 """,
-        """            self._keeps = error.errno == errno.EAGAIN
+        """            self._keeps = self._refusals < _REFUSALS
 """,
+        (STATE_FILES,),
+    ),
+    Mutant(
+        "what somebody put there written over",
+        STATE_FILE,
+        "_identity_of(found) != new.identity or ",
+        "",
+        (STATE_FILES,),
+    ),
+    Mutant(
+        "written over though others may read it",
+        STATE_FILE,
+        " or found.st_mode & 0o077",
+        "",
         (STATE_FILES,),
     ),
     Mutant(
         "written over though it has another name",
         STATE_FILE,
-        " and found.st_nlink == 1",
+        "found.st_nlink != 1 or ",
         "",
         (STATE_FILES,),
     ),
     Mutant(
         "what is written over not cut to its new length",
         STATE_FILE,
-        "                if size > len(text):\n",
-        "                if False:\n",
+        "            if found.st_size > len(text):\n",
+        "            if False:\n",
         (STATES,),
     ),
     Mutant(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from typing import Any
-from zlib import crc32
 
 from agentrun.errors import ItemsError
 from agentrun.item import Item
@@ -56,7 +55,7 @@ class JsonlSource:
         return content
 
     def glance(self, raw: JsonLine) -> int:
-        return crc32(raw[1])
+        return hash(raw[1])
 
     def item(self, raw: JsonLine, index: int, key: str) -> Item:
         return Item(index, key, data=self._value(raw))

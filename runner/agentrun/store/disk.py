@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import secrets
+import signal
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,6 +20,9 @@ from agentrun.errors import DiskError, UsageError
 
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{12}\.tmp", re.DOTALL)
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+_LEASE: int | None = getattr(fcntl, "F_SETLEASE", None)
+_LEASE_SIGNAL: int | None = getattr(fcntl, "F_SETSIG", None)
+_LEASE_HELD: int = getattr(fcntl, "F_GETLEASE", 0)
 
 
 class Disk:
@@ -40,6 +44,24 @@ class Disk:
 
     def truncate(self, fd: int, length: int) -> None:
         os.ftruncate(fd, length)
+
+    def lease(self, fd: int) -> None:
+        """Granted only if nobody else has the file open; while it is held, who opens it waits. Linux only."""
+        if _LEASE is None or _LEASE_SIGNAL is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        # Who waits is announced by a signal: not by the usual one, which ends a process that does not expect it.
+        fcntl.fcntl(fd, _LEASE_SIGNAL, signal.SIGURG)
+        fcntl.fcntl(fd, _LEASE, fcntl.F_WRLCK)
+
+    def unlease(self, fd: int) -> bool:
+        """False if it was no longer held: the system takes it away from who keeps others waiting for long."""
+        assert _LEASE is not None
+        try:
+            is_held = fcntl.fcntl(fd, _LEASE_HELD, 0) == fcntl.F_WRLCK
+            fcntl.fcntl(fd, _LEASE, fcntl.F_UNLCK)
+        except OSError:
+            return False
+        return is_held
 
     def fsync(self, fd: int) -> None:
         # macOS's fsync leaves the data in the drive's own cache.

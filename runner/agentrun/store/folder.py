@@ -265,6 +265,7 @@ class FolderStore:
     def _break(self, error: OSError, where: Path | None = None) -> DiskError:
         # After a failed fsync the kernel may call the lost pages clean: the next fsync would say all is well.
         self._broken = disk_error(where or self._folder, error)
+        self._state.forget()
         return self._broken
 
     def _write_journal(self, text: bytes, offset: int) -> None:
@@ -289,13 +290,13 @@ class FolderStore:
 
     def _replace_state(self, new: Written, seq: int, *, after_journal: bool = False) -> None:
         assert self._folder_fd is not None
-        try:
-            if after_journal:
+        if after_journal:
+            try:
                 self._sync_journal()
-            self._state.replace(new, self._folder_fd)
-        except BaseException:
-            self._state.drop(new)
-            raise
+            except BaseException:
+                self._state.drop(new)
+                raise
+        self._state.replace(new, self._folder_fd)
         self._seq = seq
 
     def _sync_folder(self) -> None:

@@ -1,25 +1,23 @@
 """The file state.json: the next one is written under a name that nobody reads, and takes its place by a rename.
 
-The one that was replaced is kept under a temporary name, for the next but one to be written over it: to make a file and
-free another takes a file system half as long again. That must not be seen by anybody who reads the old one, so that
-only a file is written over which has no other name and which nobody else has open. Where the system can't say so, each
-is a new one.
+The one that was replaced is kept under a temporary name, for the next but one to be written over it: that spares the
+file system from making a file and freeing another for each commit. It must not be seen by anybody who reads the old
+one, so that only a file is written over which has no other name and which nobody has open. Where that cannot be
+known, each is a new one. Why it is safe: runner/DESIGN.md.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
-import signal
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentrun.store.disk import Disk, discard, temporary_name
 
-# A lease is granted only if nobody else has the file open, and while it is held, who opens it has to wait. Linux only.
-_LEASE: int | None = getattr(fcntl, "F_SETLEASE", None)
-_LEASE_SIGNAL: int | None = getattr(fcntl, "F_SETSIG", None)
+_LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "f2fs", "tmpfs", "overlay"})
+"""Where all who open a file do so by way of this kernel."""
+_REFUSALS = 3
+"""In a row: then it is not asked again."""
 
 _Identity = tuple[int, int]
 """Device and inode."""
@@ -27,24 +25,28 @@ _Identity = tuple[int, int]
 
 @dataclass(slots=True)
 class Written:
-    """A state.json that is written, and not yet or no longer in its place."""
+    """A state.json that is written, and neither synced nor in its place."""
 
     path: str
     fd: int
-    identity: _Identity = (0, 0)
+    identity: _Identity
 
 
 class StateFile:
-    """`path`, and at most one that was there before."""
+    """`path`, and at most one that was there before. No descriptor is kept: a file system over a network can't replace
+    one that is open without taking it away first."""
 
     def __init__(self, folder: Path, disk: Disk) -> None:
         self.path = folder / "state.json"
         self._folder, self._name = str(folder), str(self.path)
         self._disk = disk
         self._stored: _Identity | None = None
-        self._current: Written | None = None
-        self._spare: Written | None = None
-        self._keeps = _LEASE is not None
+        self._is_ours = False
+        """We put it there; it is not only the one that was read."""
+        self._spare: tuple[str, _Identity] | None = None
+        self._keeps: bool | None = None
+        """Whether what is replaced is kept; unknown before the first time."""
+        self._refusals = 0
 
     def is_as_left(self) -> bool:
         """Is it the one that we read, or put there?"""
@@ -56,57 +58,60 @@ class StateFile:
         self._stored = _identity(self._name)
 
     def forget(self) -> None:
-        """There is none, and none before it."""
-        self._stored = None
-        if self._spare is not None:
-            self.drop(self._spare)
-        if self._current is not None:
-            self._disk.close(self._current.fd)
-        self._spare = self._current = None
+        """From here on there is none that we know, and none is kept."""
+        spare, self._spare, self._stored, self._is_ours = self._spare, None, None, False
+        if spare is not None:
+            discard(self._disk, spare[0])
 
     def write(self, text: bytes) -> Written:
         """The next one. It is to be put in its place, or dropped."""
-        return self._write_over(text) or self._make(text)
+        spare, self._spare = self._spare, None
+        return (self._write_over(*spare, text) if spare is not None else None) or self._make(text)
 
     def replace(self, new: Written, folder_fd: int) -> None:
         """Durably. Only when the folder is synced too is the one before free to be written over."""
         kept = ""
         try:
-            self._disk.fsync(new.fd)
+            try:
+                self._disk.fsync(new.fd)
+            finally:
+                self._disk.close(new.fd)
             kept = self._keep()
             self._disk.replace(new.path, self._name)
             self._disk.fsync(folder_fd)
         except BaseException:
-            if kept:
-                discard(self._disk, kept)
+            for path in (new.path, kept):
+                if path:
+                    discard(self._disk, path)
             raise
-        before, self._current, self._stored = self._current, new, new.identity
-        if before is not None and kept:
-            before.path, self._spare = kept, before
-        elif before is not None:
-            self._disk.close(before.fd)
+        if kept and self._stored is not None:
+            self._spare = (kept, self._stored)
+        self._stored, self._is_ours = new.identity, True
 
-    def drop(self, one: Written) -> None:
-        """It is not wanted, or failed on its way."""
-        self._disk.close(one.fd)
-        discard(self._disk, one.path)
+    def drop(self, new: Written) -> None:
+        """It is not put in its place after all."""
+        try:
+            self._disk.close(new.fd)
+        finally:
+            discard(self._disk, new.path)
 
     def _keep(self) -> str:
-        """Another name for the one that is about to be replaced; empty where it is not kept."""
-        if self._current is None or not self._keeps:
+        """A second name for the one that is about to be replaced; empty where it is not kept."""
+        if self._keeps is None:
+            self._keeps = _is_local(self._folder)
+        if not self._is_ours or not self._keeps:
             return ""
         path = temporary_name(self._folder, self.path.name)
         try:
             self._disk.link(self._name, path)
         except OSError:
-            # Not every file system has links.
             self._keeps = False
             return ""
         return path
 
     def _make(self, text: bytes) -> Written:
         path = temporary_name(self._folder, self.path.name)
-        new = Written(path, self._disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        new = Written(path, self._disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), (0, 0))
         try:
             self._disk.write(new.fd, text, 0)
             new.identity = _identity_of(os.fstat(new.fd))
@@ -115,50 +120,56 @@ class StateFile:
             raise
         return new
 
-    def _write_over(self, text: bytes) -> Written | None:
-        spare, self._spare = self._spare, None
-        if spare is None:
-            return None
+    def _write_over(self, path: str, identity: _Identity, text: bytes) -> Written | None:
+        """None if it is not ours alone; then it is gone."""
+        is_whole = False
         try:
-            if (size := self._seize(spare)) is not None:
-                self._disk.write(spare.fd, text, 0)
-                if size > len(text):
-                    self._disk.truncate(spare.fd, len(text))
-                _release(spare.fd)
-                return spare
-        except BaseException:
-            self.drop(spare)
-            raise
-        self.drop(spare)
-        return None
-
-    def _seize(self, spare: Written) -> int | None:
-        """Its size, if it is ours alone: then nobody can open it until it is released, or closed. None if it is not."""
-        try:
-            _lease(spare.fd)
-        except OSError as error:
-            # Somebody is reading it; or there are no leases here, and will be none.
-            self._keeps = error.errno == errno.EAGAIN
-            return None
-        try:
-            found = os.lstat(spare.path)
+            new = Written(path, self._disk.open(path, os.O_WRONLY), identity)
+            try:
+                is_whole = self._is_written_over(new, text)
+            finally:
+                if not is_whole:
+                    self._disk.close(new.fd)
         except FileNotFoundError:
             return None
-        # Not somebody's hard link, nor what somebody put in its place, nor what others were given to read.
-        is_ours = _identity_of(found) == spare.identity and found.st_nlink == 1 and not found.st_mode & 0o077
-        return found.st_size if is_ours else None
+        finally:
+            if not is_whole:
+                discard(self._disk, path)
+        return new if is_whole else None
+
+    def _is_written_over(self, new: Written, text: bytes) -> bool:
+        try:
+            # From here on nobody else can open it.
+            self._disk.lease(new.fd)
+        except OSError:
+            # Somebody has it open; or, for ever, there are no leases here.
+            self._refusals += 1
+            self._keeps = self._refusals < _REFUSALS
+            return False
+        try:
+            found = os.fstat(new.fd)
+            # Not somebody's hard link, nor what was put in its place, nor what others were given to read.
+            if _identity_of(found) != new.identity or found.st_nlink != 1 or found.st_mode & 0o077:
+                return False
+            self._disk.write(new.fd, text, 0)
+            if found.st_size > len(text):
+                self._disk.truncate(new.fd, len(text))
+        finally:
+            is_held = self._disk.unlease(new.fd)
+        self._refusals = 0
+        return is_held
 
 
-def _lease(fd: int) -> None:
-    assert _LEASE is not None and _LEASE_SIGNAL is not None
-    # Who waits for it is announced by a signal: not by the usual one, which ends a process that does not expect it.
-    fcntl.fcntl(fd, _LEASE_SIGNAL, signal.SIGURG)
-    fcntl.fcntl(fd, _LEASE, fcntl.F_WRLCK)
-
-
-def _release(fd: int) -> None:
-    assert _LEASE is not None
-    fcntl.fcntl(fd, _LEASE, fcntl.F_UNLCK)
+def _is_local(folder: str) -> bool:
+    """Linux only: elsewhere there are no leases."""
+    device = os.stat(folder).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
+            kinds = {line.partition(" - ")[2].split(" ")[0] for line in mounts if line.split(" ")[2] == wanted}
+    except OSError:
+        return False
+    return bool(kinds) and kinds <= _LOCAL
 
 
 def _identity_of(found: os.stat_result) -> _Identity:

@@ -330,6 +330,24 @@ def test_an_edited_output_is_kept_though_its_item_changes(world: World) -> None:
     assert outputs(world)["x"] == "mine"
 
 
+@pytest.mark.parametrize("why", ["edited", "kept as they are"])
+def test_redo_of_one_that_changed_and_was_kept_runs_it_once_as_it_is_now(world: World, why: str) -> None:
+    world.items("x", "y", "z")
+    assert world.go(limit=2)["exit_code"] == 4
+    if why == "edited":
+        post(world, message(world, "edit", "x", seq=seq_of(world, "x"), output="mine"))
+    else:
+        world.job = replace(world.job, keep_changed=True)
+    world.items("x", "y", "z", x=5)
+    assert world.go(limit=0)["exit_code"] == 4
+    post(world, message(world, "redo", "x", keep_before=None, now=False))
+    world.ran.clear()
+    world.job = replace(world.job, keep_changed=False)
+    assert world.go()["exit_code"] == 0
+    assert sorted(world.ran) == ["x", "z"]
+    assert outputs(world)["x"] == {"of": 5}
+
+
 def test_an_edit_of_a_result_that_is_another_by_now_is_dropped_and_said(world: World) -> None:
     world.items("x", "y")
     assert world.go(limit=1)["exit_code"] == 4
