@@ -15,9 +15,8 @@ import orjson
 import pytest
 
 from agentrun.errors import DiskError
-from agentrun.store.disk import Disk
+from agentrun.store.disk import Disk, is_local
 from agentrun.store.folder import FolderStore
-from agentrun.store.statefile import _is_local
 from contract.bench import FaultyDisk, checkpoint, entry, keys
 
 
@@ -28,7 +27,7 @@ def has_leases() -> bool:
             Disk().lease(file.fileno())
         except OSError:
             return False
-    return _is_local(tempfile.gettempdir())
+    return is_local(tempfile.gettempdir())
 
 
 needs_leases = pytest.mark.skipif(not has_leases(), reason="NOTHING IS WRITTEN OVER: no leases on this file system")
@@ -276,3 +275,8 @@ def test_a_failure_while_one_is_written_over_leaves_the_state_and_nothing_else(
         store.release()
         assert found in (before, [*before, f"{seq + 1}"])
         seq = len(found)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/mountinfo"), reason="needs Linux's /proc")
+def test_a_file_system_that_is_not_known_to_be_local_is_not() -> None:
+    assert not is_local("/proc")

@@ -20,6 +20,7 @@ from agentrun.errors import DiskError, UsageError
 
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{12}\.tmp", re.DOTALL)
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+_LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "f2fs", "tmpfs", "overlay"})
 _LEASE: int | None = getattr(fcntl, "F_SETLEASE", None)
 _LEASE_SIGNAL: int | None = getattr(fcntl, "F_SETSIG", None)
 _LEASE_HELD: int = getattr(fcntl, "F_GETLEASE", 0)
@@ -139,6 +140,18 @@ def discard_temporaries(disk: Disk, path: Path) -> None:
     for name in os.listdir(path.parent):
         if is_temporary(name, path.name):
             discard(disk, str(path.parent / name))
+
+
+def is_local(folder: str) -> bool:
+    """Is it on a file system where all who open a file do so by way of this kernel? Known only of some, on Linux."""
+    device = os.stat(folder).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
+            kinds = {line.partition(" - ")[2].split(" ")[0] for line in mounts if line.split(" ")[2] == wanted}
+    except OSError:
+        return False
+    return bool(kinds) and kinds <= _LOCAL
 
 
 def secure_folder(disk: Disk, folder: Path) -> None:

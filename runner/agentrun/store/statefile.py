@@ -12,10 +12,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentrun.store.disk import Disk, discard, temporary_name
+from agentrun.store.disk import Disk, discard, is_local, temporary_name
 
-_LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "f2fs", "tmpfs", "overlay"})
-"""Where all who open a file do so by way of this kernel."""
 _REFUSALS = 3
 """In a row: then it is not asked again."""
 
@@ -98,7 +96,7 @@ class StateFile:
     def _keep(self) -> str:
         """A second name for the one that is about to be replaced; empty where it is not kept."""
         if self._keeps is None:
-            self._keeps = _is_local(self._folder)
+            self._keeps = is_local(self._folder)
         if not self._is_ours or not self._keeps:
             return ""
         path = temporary_name(self._folder, self.path.name)
@@ -158,18 +156,6 @@ class StateFile:
             is_held = self._disk.unlease(new.fd)
         self._refusals = 0
         return is_held
-
-
-def _is_local(folder: str) -> bool:
-    """Linux only: elsewhere there are no leases."""
-    device = os.stat(folder).st_dev
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
-            kinds = {line.partition(" - ")[2].split(" ")[0] for line in mounts if line.split(" ")[2] == wanted}
-    except OSError:
-        return False
-    return bool(kinds) and kinds <= _LOCAL
 
 
 def _identity_of(found: os.stat_result) -> _Identity:
