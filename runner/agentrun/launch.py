@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from agentrun.attempts import Attempts
 from agentrun.checkpoint import Checkpoint
@@ -32,6 +31,9 @@ from agentrun.sources import Source, encode_python_items
 from agentrun.standing import Run, new_checkpoint, summarise
 from agentrun.store.disk import Disk, discard_temporaries
 from agentrun.store.port import Store
+
+if TYPE_CHECKING:
+    import tempfile
 
 COMPACT_OVER_BYTES = 64 * 1024 * 1024
 _PIECE_BYTES = 1 << 20
@@ -188,6 +190,8 @@ class Launch:
         if self._store.folder is not None:
             return self._store.folder
         if self._scratch is None:
+            import tempfile
+
             self._scratch = tempfile.TemporaryDirectory(prefix="agentrun-")
         return Path(self._scratch.name)
 

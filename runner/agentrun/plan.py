@@ -136,7 +136,9 @@ def list_items(
         ledger.states, ledger.stamps, ledger.contents, ledger.refs, ledger.positions,
     )  # fmt: skip
     as_number = int.from_bytes
-    glance, glances, unique = source.glance, array("q"), source.unique
+    # Not two of them at a time: with a million items each is 8 MB.
+    ledger.glances = glances = array("q")
+    glance, unique = source.glance, source.unique
     # A pass over a million: what most of them are is counted here, and noted in the end.
     pending: list[str] = []
     run = kept = 0
@@ -183,7 +185,6 @@ def list_items(
     if pending:
         plan.examples["run"] = pending
     ledger.set_order(order)
-    ledger.glances = glances
     if ledger.rows > len(order):
         for row, state in enumerate(states):
             if state in (DONE, SKIPPED) and not ledger.is_listed(row):

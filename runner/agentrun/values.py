@@ -10,8 +10,10 @@ import json
 import math
 import re
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 _DURATION = re.compile(
     r"(?:(?P<h>\d+(?:\.\d+)?)\s*h)?\s*(?:(?P<m>\d+(?:\.\d+)?)\s*m(?:in)?)?\s*"
@@ -101,8 +103,11 @@ def parse_allowance(value: Any) -> Allowance:
         if text.isascii() and text.isdigit():
             return Allowance(int(text))
         number = text.removesuffix("%").rstrip()
-        if text.endswith("%") and _NUMBER.fullmatch(number) and (percent := Fraction(number)) <= 100:
-            return Allowance(percent=percent)
+        if text.endswith("%") and _NUMBER.fullmatch(number):
+            from fractions import Fraction
+
+            if (percent := Fraction(number)) <= 100:
+                return Allowance(percent=percent)
     raise ValueError(f'is {shown(value)}; write a number of items such as 2, or a share of all such as "5%"')
 
 
