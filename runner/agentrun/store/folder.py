@@ -265,7 +265,6 @@ class FolderStore:
     def _break(self, error: OSError, where: Path | None = None) -> DiskError:
         # After a failed fsync the kernel may call the lost pages clean: the next fsync would say all is well.
         self._broken = disk_error(where or self._folder, error)
-        self._state.forget()
         return self._broken
 
     def _write_journal(self, text: bytes, offset: int) -> None:
