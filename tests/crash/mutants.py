@@ -1,11 +1,8 @@
-"""Seeded bugs: each is a change of text in a copy of the library, with the tests that are to catch it.
-
-The old text must be there exactly once: where the code has moved on, the gate says so, and the mutant moves with it.
-"""
+"""The seeded bugs, each with the tests that must catch it; see `seeding` for how their places are named."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from crash.seeding import Mutant
 
 STATES = "tests/crash/test_states.py"
 STATE_FILES = "tests/contract/test_state_file.py"
@@ -35,494 +32,474 @@ BUDGET = "tests/crash/test_budget_killed.py::test_killed_five_times_what_was_in_
 CHANGED = "tests/unit/launch/test_steps.py::test_an_item_that_changed_remembers_nothing_of_what_it_was"
 
 
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    name: str
-    file: str
-    """In the library's folder."""
-    old: str
-    new: str
-    tests: tuple[str, ...]
-
-
-FOLDER, DISK, RUNS, LAUNCH = "store/folder.py", "store/disk.py", "store/runs.py", "launch.py"
-STATE_FILE = "store/statefile.py"
-
 MUTANTS = [
     Mutant(
         "no fsync of the temporary file",
-        STATE_FILE,
-        "                self._disk.fsync(new.fd)\n",
-        "                pass\n",
+        "StateFile.replace",
+        "self._disk.fsync(new.fd)",
+        "",
         (STATES,),
     ),
     Mutant(
         "no folder fsync",
-        STATE_FILE,
-        """            self._disk.fsync(folder_fd)
-""",
+        "StateFile.replace",
+        "self._disk.fsync(folder_fd)",
         "",
         (STATES,),
     ),
     Mutant(
         "state.json written over in its place",
-        STATE_FILE,
-        "            self._spare = (kept, self._stored)\n",
-        "            self._spare = (self._name, new.identity)\n",
+        "StateFile.replace",
+        "self._spare = (kept, self._stored)",
+        "self._spare = (self._name, new.identity)",
         (STATES,),
     ),
     Mutant(
         "written over though somebody is reading it",
-        STATE_FILE,
-        """            self._keeps = self._refusals < _REFUSALS
-            return False
-""",
-        """            self._keeps = self._refusals < _REFUSALS
-""",
+        "StateFile._is_written_over",
+        "return False",
+        "",
         (STATE_FILES,),
+        which=0,
     ),
     Mutant(
         "what somebody put there written over",
-        STATE_FILE,
-        "_identity_of(found) != new.identity or ",
-        "",
+        "StateFile._is_written_over",
+        "_identity_of(found) != new.identity or found.st_nlink != 1 or found.st_mode & 63",
+        "found.st_nlink != 1 or found.st_mode & 63",
         (STATE_FILES,),
     ),
     Mutant(
         "written over though others may read it",
-        STATE_FILE,
-        " or found.st_mode & 0o077",
-        "",
+        "StateFile._is_written_over",
+        "_identity_of(found) != new.identity or found.st_nlink != 1 or found.st_mode & 63",
+        "_identity_of(found) != new.identity or found.st_nlink != 1",
         (STATE_FILES,),
     ),
     Mutant(
         "written over though it has another name",
-        STATE_FILE,
-        "found.st_nlink != 1 or ",
-        "",
+        "StateFile._is_written_over",
+        "_identity_of(found) != new.identity or found.st_nlink != 1 or found.st_mode & 63",
+        "_identity_of(found) != new.identity or found.st_mode & 63",
         (STATE_FILES,),
     ),
     Mutant(
         "what is written over not cut to its new length",
-        STATE_FILE,
-        "            if found.st_size > len(text):\n",
-        "            if False:\n",
+        "StateFile._is_written_over",
+        "found.st_size > len(text)",
+        "False",
         (STATES,),
     ),
     Mutant(
         "a finished run leaves the state.json before the last",
-        FOLDER,
-        """        self._state.forget()
-        try:
-            # From""",
-        """        try:
-            # From""",
+        "FolderStore.finish",
+        "self._state.forget()",
+        "",
         (STATES,),
     ),
     Mutant(
         "no fsync of the journal before outputs is emptied",
-        FOLDER,
-        """        self._disk.fsync(self._journal_fd)
-""",
+        "FolderStore._sync_journal",
+        "self._disk.fsync(self._journal_fd)",
         "",
         (STATES,),
     ),
     Mutant(
         "the journal's own entry not fsynced",
-        FOLDER,
-        """        if self._journal_is_new:
-            self._sync_folder()
-""",
-        """        if self._journal_is_new:
-""",
+        "FolderStore._sync_journal",
+        "self._sync_folder()",
+        "",
         (STATES,),
     ),
     Mutant(
         "the journal fsynced after the state.json that counts on it",
-        FOLDER,
-        """                self._replace_state(written, seq, after_journal=is_flushed)
-""",
-        """                self._replace_state(written, seq)
-                if is_flushed:
-                    self._sync_journal()
+        "FolderStore.begin.sync",
+        "self._replace_state(written, seq, after_journal=is_flushed)",
+        """
+self._replace_state(written, seq)
+if is_flushed:
+    self._sync_journal()
 """,
         (STATES,),
     ),
     Mutant(
         "journal read past its length",
-        FOLDER,
-        "for ref, line in lines.until(self._journal_length):",
-        "for ref, line in lines.after(0):",
+        "FolderStore.scan",
+        "lines.until(self._journal_length)",
+        "lines.after(0)",
         (STATES,),
     ),
     Mutant(
         "recovery unlinks before its first commit",
-        LAUNCH,
-        """        await committer.commit_bare()
-        if self._job_json""",
-        """        store.prune(keep=[self._spool] if self._spool else [])
-        await committer.commit_bare()
-        if self._job_json""",
+        "Launch._begin",
+        "await committer.commit_bare()",
+        """
+store.prune(keep=[self._spool] if self._spool else [])
+await committer.commit_bare()
+""",
         (RECOVERY,),
+        which=0,
     ),
     Mutant(
         "recovery acknowledges before its first commit",
-        LAUNCH,
-        """        await committer.commit_bare()
-        if self._job_json""",
-        """        self._watcher(Began(self.progress))
-        await committer.commit_bare()
-        if self._job_json""",
+        "Launch._begin",
+        "await committer.commit_bare()",
+        """
+self._watcher(Began(self.progress))
+await committer.commit_bare()
+""",
         (ORDER,),
+        which=0,
     ),
     Mutant(
         "new journal named before its content is on disk",
-        FOLDER,
-        """                self._disk.write(fd, bytes(piece))
-                self._disk.fsync(fd)
-""",
-        """                self._disk.write(fd, bytes(piece))
-""",
+        "FolderStore.compact",
+        "self._disk.fsync(fd)",
+        "",
         (STATES,),
     ),
     Mutant(
         "new journal named before its entry is on disk",
-        FOLDER,
-        """            self._sync_folder()
-            self._replace_state(self._write_state(checkpoint, outputs, name, length), checkpoint.seq)
-""",
-        """            self._replace_state(self._write_state(checkpoint, outputs, name, length), checkpoint.seq)
-""",
+        "FolderStore.compact",
+        "self._sync_folder()",
+        "",
         (STATES,),
     ),
     Mutant(
         "old journal unlinked too early",
-        FOLDER,
-        """            self._replace_state(self._write_state(checkpoint, outputs, name, length), checkpoint.seq)
-""",
-        """            discard(self._disk, str(self._folder / self._journal_name))
-            self._replace_state(self._write_state(checkpoint, outputs, name, length), checkpoint.seq)
+        "FolderStore.compact",
+        "self._replace_state(self._write_state(checkpoint, outputs, name, length), checkpoint.seq)",
+        """
+discard(self._disk, str(self._folder / self._journal_name))
+self._replace_state(self._write_state(checkpoint, outputs, name, length), checkpoint.seq)
 """,
         (STATES,),
     ),
     Mutant(
         "slot freed before the checkpoint",
-        "slots.py",
-        "                await self._committer.commit(Unit(work.row, slot, record))\n",
-        "                self._commit = asyncio.ensure_future(self._committer.commit(Unit(work.row, slot, record)))\n",
+        "Slots._slot",
+        "await self._committer.commit(Unit(work.row, slot, record))",
+        "self._commit = asyncio.ensure_future(self._committer.commit(Unit(work.row, slot, record)))",
         (SLOT,),
     ),
     Mutant(
         "acknowledged before the rename",
-        "committer.py",
-        "            self._order(write, partial(self._finish, units, waiting, note))\n",
-        """            for done in waiting:
-                self._loop.call_soon(lambda done=done: done.done() or done.set_result(None))
-            slowly = (lambda: __import__("time").sleep(0.01) or write()) if units else write
-            self._order(slowly, partial(self._finish, units, waiting, note))
+        "Committer._begin",
+        "self._order(write, partial(self._finish, units, waiting, note))",
+        """
+for done in waiting:
+    self._loop.call_soon(lambda done=done: done.done() or done.set_result(None))
+slowly = (lambda: __import__('time').sleep(0.01) or write()) if units else write
+self._order(slowly, partial(self._finish, units, waiting, note))
 """,
         (SLOT,),
     ),
     Mutant(
         "fixed temporary name",
-        DISK,
-        'f"{folder}/.{name}.{secrets.token_hex(6)}.tmp"',
-        'f"{folder}/.{name}.tmp"',
+        "temporary_name",
+        "f'{folder}/.{name}.{secrets.token_hex(6)}.tmp'",
+        "f'{folder}/.{name}.tmp'",
         (STATES,),
     ),
     Mutant(
         "fsync tried again after an error",
-        FOLDER,
-        """        assert self._folder_fd is not None
-        self._disk.fsync(self._folder_fd)
-""",
-        """        assert self._folder_fd is not None
-        try:
-            self._disk.fsync(self._folder_fd)
-        except OSError:
-            self._disk.fsync(self._folder_fd)
+        "FolderStore._sync_folder",
+        "self._disk.fsync(self._folder_fd)",
+        """
+try:
+    self._disk.fsync(self._folder_fd)
+except OSError:
+    self._disk.fsync(self._folder_fd)
 """,
         (FSYNC_FAILS,),
     ),
     Mutant(
         "the store goes on after an error",
-        FOLDER,
-        "        if self._broken is not None:\n",
-        "        if False:\n",
+        "FolderStore._refuse_unless_next",
+        "self._broken is not None",
+        "False",
         (FSYNC_FAILS,),
     ),
     Mutant(
         "short write not continued",
-        DISK,
-        "            view = view[written:]\n",
-        "            view = view[len(view) :]\n",
+        "Disk.write",
+        "view = view[written:]",
+        "view = view[len(view):]",
         (SHORT_WRITE,),
     ),
     Mutant(
         "lock unlinked",
-        "store/lock.py",
-        "            os.close(self.fd)\n            self.fd = None\n",
-        "            os.close(self.fd)\n            self._path.unlink()\n            self.fd = None\n",
+        "Lock.release",
+        "self.fd = None",
+        """
+self._path.unlink()
+self.fd = None
+""",
         (ORDER,),
     ),
     Mutant(
         "results renamed before fsync",
-        DISK,
-        """            disk.fsync(fd)
-        finally:
-            disk.close(fd)
-        disk.replace(temporary, str(path))
+        "replace_file",
+        """
+try:
+    for chunk in chunks:
+        disk.write(fd, chunk)
+    disk.fsync(fd)
+finally:
+    disk.close(fd)
+disk.replace(temporary, str(path))
 """,
-        """            disk.replace(temporary, str(path))
-            disk.fsync(fd)
-        finally:
-            disk.close(fd)
+        """
+try:
+    for chunk in chunks:
+        disk.write(fd, chunk)
+    disk.replace(temporary, str(path))
+    disk.fsync(fd)
+finally:
+    disk.close(fd)
 """,
         (STATES,),
     ),
     Mutant(
         "no fsync of the output's folder",
-        DISK,
-        """        raise
-    sync_folder(disk, path.parent)
-""",
-        """        raise
-""",
+        "replace_file",
+        "sync_folder(disk, path.parent)",
+        "",
         (STATES,),
     ),
     Mutant(
         "state cleared before the summary",
-        FOLDER,
-        """            self._runs.file(filed,""",
-        """            if self._state_path.exists():
-                self._disk.unlink(str(self._state_path))
-            self._sync_folder()
-            self._runs.file(filed,""",
+        "FolderStore.finish",
+        "self._runs.file(filed, self._folder / self._journal_name if self._journal_name else None)",
+        """
+if self._state_path.exists():
+    self._disk.unlink(str(self._state_path))
+self._sync_folder()
+self._runs.file(filed, self._folder / self._journal_name if self._journal_name else None)
+""",
         (STATES,),
     ),
     Mutant(
         "its own results not known again",
-        LAUNCH,
-        """            run.checkpoint.context["completing"] = str(run.output)
-""",
+        "Launch._end",
+        "run.checkpoint.context['completing'] = str(run.output)",
         "",
         (STATES,),
     ),
     Mutant(
         "a folder made by a killed launch not fsynced",
-        DISK,
-        """        sync_folder(disk, folder.parent)
-    except PermissionError:""",
-        """        if made:
-            sync_folder(disk, folder.parent)
-    except PermissionError:""",
+        "secure_folder",
+        "sync_folder(disk, folder.parent)",
+        """
+if made:
+    sync_folder(disk, folder.parent)
+""",
         (RECOVERY,),
     ),
     Mutant(
         "the journal filed before a killed launch's summary is certain",
-        RUNS,
-        """must not go before it.
-            sync_folder(self._disk, self._folder)
-""",
-        """must not go before it.
-            pass
-""",
+        "Runs.file",
+        "sync_folder(self._disk, self._folder)",
+        "",
         (RECOVERY,),
+        which=0,
     ),
     Mutant(
         "watermark advanced over a running item",
-        "ledger.py",
-        """        self._advance()
-
-    def _uncount_version""",
-        """        self.last_completed = max(self.last_completed, index)
-
-    def _uncount_version""",
+        "Ledger._count",
+        "self._advance()",
+        "self.last_completed = max(self.last_completed, index)",
         (ORDER,),
     ),
     Mutant(
         "carry committed with the wrong item",
-        "standing.py",
-        'fields["carry"] = ended.carry if ended.carry_set and ended.kind == "done" else self.carry',
-        'fields["carry"] = self.carry',
+        "Run.record",
+        "fields['carry'] = ended.carry if ended.carry_set and ended.kind == 'done' else self.carry",
+        "fields['carry'] = self.carry",
         (ORDER,),
     ),
     Mutant(
         "carry recovered from the wrong item",
-        "recovery.py",
-        "        row = ledger.order[at - 1]\n",
-        "        row = ledger.order[max(at - 2, 0)]\n",
+        "_find_carry",
+        "row = ledger.order[at - 1]",
+        "row = ledger.order[max(at - 2, 0)]",
         (ORDER,),
     ),
     Mutant(
         "`running` not written",
-        "standing.py",
-        '"slot": slot} for slot, work in in_flight.items()\n',
-        '"slot": slot} for slot, work in ()\n',
+        "Run.next_checkpoint",
+        "in_flight.items()",
+        "()",
         (ORDER,),
     ),
     Mutant(
         "seq not checked",
-        FOLDER,
-        "        if self._seq is None or seq != self._seq + 1:\n",
-        "        if self._seq is None:\n",
+        "FolderStore._refuse_unless_next",
+        "self._seq is None or seq != self._seq + 1",
+        "self._seq is None",
         (ORDER,),
     ),
     Mutant(
         "a state.json that others replaced written over",
-        FOLDER,
-        "        if not self._state.is_as_left():\n",
-        "        if False:\n",
+        "FolderStore._refuse_unless_next",
+        "not self._state.is_as_left()",
+        "False",
         (ORDER,),
     ),
     Mutant(
         "an older state.json not noticed",
-        FOLDER,
-        """        self._check_tail()
-        return Loaded""",
-        """        return Loaded""",
+        "FolderStore.load",
+        "self._check_tail()",
+        "",
         (f"{DAMAGE}::test_an_older_copy_is_refused_or_recovered_to_the_right_results",),
     ),
     Mutant(
         "check of state.json not compared",
-        "checkpoint.py",
-        "    intact = text.endswith(_END) and _is_sealed(text)\n",
-        "    intact = True\n",
+        "decode_checkpoint",
+        "intact = text.endswith(_END) and _is_sealed(text)",
+        "intact = True",
         (DAMAGE,),
     ),
     Mutant(
         "checksum of records not compared",
-        "record.py",
-        " and line[8:_BODY_AT] == b'%08x\",' % crc32(line[_BODY_AT:])",
-        "",
+        "check_record",
+        "line[:8] == _PREFIX and line[8:_BODY_AT] == b'%08x\",' % crc32(line[_BODY_AT:])",
+        "line[:8] == _PREFIX",
         (DAMAGE,),
     ),
     Mutant(
         "lock not taken",
-        "store/lock.py",
-        "            if lock_descriptor(fd, blocking=False) and self._is_at_path(fd):\n",
-        "            if True:\n",
+        "Lock.acquire",
+        "lock_descriptor(fd, blocking=False) and self._is_at_path(fd)",
+        "True",
         ("tests/crash/test_races.py::test_of_launches_at_the_same_instant_one_runs_and_the_others_exit_75[0]",),
     ),
     Mutant(
         "a full disk ignored by commit",
-        FOLDER,
-        """                self._replace_state(written, seq, after_journal=is_flushed)
-            except OSError as error:
-                raise self._break(error) from error
+        "FolderStore.begin.sync",
+        """
+try:
+    self._replace_state(written, seq, after_journal=is_flushed)
+except OSError as error:
+    raise self._break(error) from error
 """,
-        """                self._replace_state(written, seq, after_journal=is_flushed)
-            except OSError:
-                pass
+        """
+try:
+    self._replace_state(written, seq, after_journal=is_flushed)
+except OSError:
+    pass
 """,
         (FSYNC_FAILS,),
     ),
     Mutant(
         "a guardian that kills nothing",
-        "executors/guardian.py",
-        "        os.kill(pid, signal.SIGKILL)\n",
-        "        return False\n",
+        "_kill",
+        "os.kill(pid, signal.SIGKILL)",
+        "return False",
         ("tests/crash/test_left_behind.py::test_after_the_runners_death_nothing_of_it_is_left[killed-async]",),
     ),
     Mutant(
         "a step answered before its commit",
-        "conversation.py",
-        "        await self._host.keep(self.work, record)\n",
-        """        import asyncio
-
-        _ = asyncio.ensure_future(self._host.keep(self.work, record))
+        "Conversation._keep_step",
+        "await self._host.keep(self.work, record)",
+        """
+import asyncio
+_ = asyncio.ensure_future(self._host.keep(self.work, record))
 """,
         (STEPS,),
     ),
     Mutant(
         "a step's second occurrence taken for its first",
-        "remembered.py",
-        "        self._asked[name] += 1\n",
+        "Recall.step",
+        "self._asked[name] += 1",
         "",
         (STEPS,),
     ),
     Mutant(
         "compaction drops the steps of unfinished items",
-        "ledger.py",
+        "Ledger.live_refs",
         "return sorted(newest + [ref for refs in self.steps.values() for ref in refs])",
-        "self.steps.clear()\n        return sorted(newest)",
+        """
+self.steps.clear()
+return sorted(newest)
+""",
         (STEPS,),
     ),
     Mutant(
         "steps kept when the item's content has changed",
-        "plan.py",
-        "            if ledger.steps and row in ledger.steps and known != contents[row]:\n",
-        "            if False:\n",
+        "list_items",
+        "ledger.steps and row in ledger.steps and (known != contents[row])",
+        "False",
         (CHANGED,),
     ),
     Mutant(
         "a message unlinked before its record is on disk",
-        "mail.py",
-        "        if units:\n            await self._committer.commit_all(units)\n",
-        """        await self._committer.do(partial(self._store.drop, [one.name for one in decided if one.name]))
-        if units:
-            await self._committer.commit_all(units)
+        "Mail.commit",
+        """
+if units:
+    await self._committer.commit_all(units)
+""",
+        """
+await self._committer.do(partial(self._store.drop, [one.name for one in decided if one.name]))
+if units:
+    await self._committer.commit_all(units)
 """,
         (DEATHS,),
     ),
     Mutant(
         "an answer taken for another question",
-        "intake.py",
-        ' or run.ledger.questions.get(row) != message["question"]',
-        "",
+        "_answer",
+        "run.ledger.states[row] != WAITING or run.ledger.questions.get(row) != message['question'] or record is None",
+        "run.ledger.states[row] != WAITING or record is None",
         (ANSWERS,),
     ),
     Mutant(
         "an answer taken for another generation",
-        "intake.py",
-        '    if message["gen"] != run.ledger.generation(row):\n',
-        "    if False:\n",
+        "_decide",
+        "message['gen'] != run.ledger.generation(row)",
+        "False",
         (ANSWERS,),
     ),
     Mutant(
         "what is begun anew not the newest of its key",
-        "ledger.py",
-        """            self.refs[row] = ref
-        else:
-""",
-        """            pass
-        else:
-""",
+        "Ledger._apply_beside",
+        "self.refs[row] = ref",
+        "",
         (ANEW,),
     ),
     Mutant(
         "a message renamed without fsync",
-        "store/inbox.py",
-        "                    self._disk.fsync(fd)\n",
+        "Inbox._write",
+        "self._disk.fsync(fd)",
         "",
         (INBOX,),
     ),
     Mutant(
         "no folder fsync after a message is posted",
-        "store/inbox.py",
-        "        sync_folder(self._disk, self._path)\n",
+        "Inbox._write",
+        "sync_folder(self._disk, self._path)",
         "",
         (INBOX,),
     ),
     Mutant(
         "reservation not written into `running`",
-        "standing.py",
-        "                entry |= self.purse.reserved(work.row)\n",
-        "                pass\n",
+        "Run.next_checkpoint",
+        "entry |= self.purse.reserved(work.row)",
+        "",
         (BUDGET,),
     ),
     Mutant(
         "lost reservations not charged",
-        LAUNCH,
-        "        run.purse.charge_left(died_with)\n",
+        "Launch._begin",
+        "run.purse.charge_left(died_with)",
         "",
         (BUDGET,),
     ),
     Mutant(
         "items begun that the budget has no room for",
-        "purse.py",
-        "self._rest(measure, row) for row in others) + dearest > limit",
-        "0 for row in others) + dearest > limit",
+        "Purse.refusal",
+        "self._rest(measure, row)",
+        "0",
         (BUDGET,),
     ),
 ]
