@@ -13,7 +13,7 @@ from agentrun.errors import CheckpointError
 from agentrun.record import encode_record
 from agentrun.store.folder import FolderStore
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 
 
 def filled() -> Checkpoint:
