@@ -104,8 +104,8 @@ class Asked:
 
 def asked_job(given: Mapping[str, Any], command: Sequence[str] | None = None) -> Asked:
     """What was typed, as a layer over the job file; paths are turned from here to the job's folder."""
-    from agentrun.layers import RUN
-    from agentrun_cli.console import HERE
+    from agentrun.job.fields import RUN
+    from agentrun_cli.terminal import HERE
 
     ref, state_dir = given.get("job"), given.get("state_dir")
     _check_rest(given, command)
@@ -149,7 +149,7 @@ def _is_given(value: Any) -> bool:
 
 def _text_or_file(given: str, here: Path, base: Path) -> str:
     """A prompt as it was typed; the path in an `@` is turned from here to the job's folder."""
-    from agentrun.job import prompt_file
+    from agentrun.job.build import prompt_file
 
     path = prompt_file(given)
     return f"@{os.path.relpath(here / path, base)}" if path else given
@@ -159,7 +159,7 @@ def _base_of(ref: str | None, state_dir: str | None, here: Path) -> Path:
     """The folder that a job's paths are relative to."""
     if ref is None:
         return here
-    from agentrun.home import find_job
+    from agentrun.job.home import find_job
 
     found = find_job(ref, here, state_dir, os.environ)
     if found.file is not None:
@@ -169,7 +169,7 @@ def _base_of(ref: str | None, state_dir: str | None, here: Path) -> Path:
 
 def _from_base(given: str, here: Path, base: Path) -> str:
     """A path or pattern typed here, as the job in `base` has to write it. Placeholders stay placeholders."""
-    from agentrun.placeholders import escape
+    from agentrun.values.templates import escape
 
     if given == "-" or os.path.isabs(given) or here == base:
         return given
@@ -245,20 +245,20 @@ def _check_rest(given: Mapping[str, Any], command: Sequence[str] | None) -> None
 
 def job_folder(ref: str, state_dir: str | None = None) -> Path:
     """The folder of a job's state, for commands that look at it. It may not be there yet."""
-    from agentrun.home import find_job
-    from agentrun_cli.console import HERE
+    from agentrun.job.home import find_job
+    from agentrun_cli.terminal import HERE
 
     found = find_job(ref, HERE, state_dir, os.environ)
     if found.folder is not None:
         return found.folder
-    from agentrun.opening import open_job
+    from agentrun.job.opening import open_job
 
     return open_job(ref, cwd=HERE, state_dir=state_dir).folder
 
 
 def how_to_go_on(name: str, agent: str | None) -> str:
     """What goes on with a run; `name` is how the job is named in a command, `agent` the reference of its agent."""
-    from agentrun.loading import is_held_by_script
+    from agentrun.agents.loading import is_held_by_script
 
     if agent and is_held_by_script(agent):
         return "run the script or notebook again that began it"
@@ -268,8 +268,8 @@ def how_to_go_on(name: str, agent: str | None) -> str:
 def how_to_name(name: str, folder: Path, asked: Asked | None = None) -> str:
     """How to name the job in a command that is typed where the user stands, as a shell reads it."""
     from agentrun.errors import UsageError
-    from agentrun.home import find_job
-    from agentrun_cli.console import HERE
+    from agentrun.job.home import find_job
+    from agentrun_cli.terminal import HERE
 
     ref, state_dir, layer = (asked.ref, asked.state_dir, asked.layer) if asked is not None else (None, None, {})
     try:

@@ -9,14 +9,15 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from agentrun_cli import console, loop
+from agentrun_cli import loop
+from agentrun_cli import terminal as console
 from agentrun_cli.flags import Asked, how_to_name
 
 if TYPE_CHECKING:
-    from agentrun.agents import Agent
-    from agentrun.launch import Launch
-    from agentrun.opening import OpenJob
-    from agentrun.recovery import Options
+    from agentrun.agents.agent import Agent
+    from agentrun.job.opening import OpenJob
+    from agentrun.job.options import Options
+    from agentrun.launch.launch import Launch
 
 
 @dataclass(frozen=True)
@@ -29,15 +30,15 @@ class Ready:
 
 
 def open_asked(asked: Asked, *, fresh: bool = False) -> OpenJob:
-    from agentrun.opening import open_job
+    from agentrun.job.opening import open_job
 
     return open_job(asked.ref, flags=asked.layer, cwd=console.HERE, state_dir=asked.state_dir, fresh=fresh)
 
 
 def make_ready(opened: OpenJob) -> Ready:
     """Go to the job's folder, give the agent its environment, and load it."""
-    from agentrun.agents import load_agent
-    from agentrun.opening import agent_environment
+    from agentrun.agents.agent import load_agent
+    from agentrun.job.opening import agent_environment
 
     job = opened.job
     environ = agent_environment(job, os.environ)
@@ -49,7 +50,7 @@ def make_ready(opened: OpenJob) -> Ready:
 
 
 def options_of(given: dict[str, Any], *, resume: bool) -> Options:
-    from agentrun.recovery import Options
+    from agentrun.job.options import Options
 
     names = ("fresh", "limit", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps")
     asked = {name: given[name] for name in names if given.get(name)}
@@ -90,9 +91,9 @@ def _with_hints(error: Any, name: str, shown: str) -> Any:
 def _nothing_to_resume(opened: OpenJob) -> dict[str, Any] | None:
     """Known without the lock, and without loading the agent: no run is unfinished."""
     from agentrun.errors import PlanError
-    from agentrun.recovery import changed_run
-    from agentrun.store.folder import FolderStore
-    from agentrun.views import read_summaries
+    from agentrun.runs.recovery import changed_run
+    from agentrun.store.folder.store import FolderStore
+    from agentrun.views.jobs import read_summaries
 
     if (opened.folder / "state.json").exists() or changed_run(FolderStore(opened.folder)):
         return None
@@ -107,9 +108,10 @@ def _run(ready: Ready, asked: Asked, options: Options) -> int:
     import time
 
     from agentrun.errors import AgentrunError, BusyError
-    from agentrun.execution import execute, stop_on_signals
-    from agentrun.store.folder import FolderStore
-    from agentrun_cli.live import open_view
+    from agentrun.launch.execute import execute
+    from agentrun.launch.signals import stop_on_signals
+    from agentrun.store.folder.store import FolderStore
+    from agentrun_cli.drawing.live import open_view
 
     opened, job = ready.opened, ready.opened.job
     began = time.monotonic()
@@ -142,7 +144,7 @@ def _run(ready: Ready, asked: Asked, options: Options) -> int:
 
 
 def _end(summary: dict[str, Any], opened: OpenJob, asked: Asked, seconds: float) -> int:
-    from agentrun_cli.live import closing_lines
+    from agentrun_cli.drawing.closing import closing_lines
 
     code = int(summary["exit_code"])
     name = how_to_name(opened.job.name, opened.folder, asked)
@@ -172,8 +174,8 @@ def _stdin(opened: OpenJob) -> BinaryIO | None:
 
 def show_plan(ready: Ready, options: Options, *, as_json: bool) -> None:
     """The plan as data. Takes no lock, and changes nothing on disk."""
-    from agentrun.planning import plan_launch
-    from agentrun_cli.plan_view import first_argv, plan_json, plan_lines
+    from agentrun.launch.preview import plan_launch
+    from agentrun_cli.drawing.plan import first_argv, plan_json, plan_lines
 
     job, version = ready.opened.job, ready.agent.fingerprint
     prospect = plan_launch(job, ready.opened.folder, agent=version, options=options)

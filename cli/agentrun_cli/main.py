@@ -11,26 +11,28 @@ from typing import Annotated, NoReturn, TextIO
 
 import typer
 
-from agentrun_cli import ask, console, inside, step, usage
-from agentrun_cli.answer import answer
-from agentrun_cli.clear import clear
-from agentrun_cli.edit import edit
-from agentrun_cli.failures import failures
-from agentrun_cli.init import init
-from agentrun_cli.items import items
-from agentrun_cli.log import log
+from agentrun_cli import terminal as console
+from agentrun_cli.commands.answer import answer
+from agentrun_cli.commands.clear import clear
+from agentrun_cli.commands.edit import edit
+from agentrun_cli.commands.failures import failures
+from agentrun_cli.commands.init import init
+from agentrun_cli.commands.items import items
+from agentrun_cli.commands.log import log
+from agentrun_cli.commands.redo import redo
+from agentrun_cli.commands.results import results
+from agentrun_cli.commands.resume import resume
+from agentrun_cli.commands.review import review
+from agentrun_cli.commands.show import show
+from agentrun_cli.commands.skip import skip
+from agentrun_cli.commands.start import start
+from agentrun_cli.commands.status import status
+from agentrun_cli.commands.stop import stop
+from agentrun_cli.commands.try_items import try_items
+from agentrun_cli.inside import ask, step, usage
+from agentrun_cli.inside import program as inside
 from agentrun_cli.loop import leave
 from agentrun_cli.parsing import Command, Group
-from agentrun_cli.redo import redo
-from agentrun_cli.results import results
-from agentrun_cli.resume import resume
-from agentrun_cli.review import review
-from agentrun_cli.show import show
-from agentrun_cli.skip import skip
-from agentrun_cli.start import start
-from agentrun_cli.status import status
-from agentrun_cli.stop import stop
-from agentrun_cli.try_items import try_items
 
 OUR_BUG, BROKEN_PIPE, INTERRUPTED = 70, 141, 130
 TAKE_A_COMMAND = ("start", "try")

@@ -6,9 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentrun.answer import Answer
+    from agentrun.agents.context import Answer, Context
     from agentrun.api import Summary, arun, run
-    from agentrun.context import Context
     from agentrun.errors import (
         AgentError,
         AgentrunError,
@@ -29,15 +28,15 @@ if TYPE_CHECKING:
         UsageError,
     )
     from agentrun.item import Item
-    from agentrun.job import Job
+    from agentrun.job.job import Job
     from agentrun.store.memory import MemoryStore
 
 # Loaded on first use: `agentrun status` needs next to nothing of this.
 _HOMES = {
-    "Answer": "answer",
-    "Context": "context",
+    "Answer": "agents.context",
+    "Context": "agents.context",
     "Item": "item",
-    "Job": "job",
+    "Job": "job.job",
     "MemoryStore": "store.memory",
     "Summary": "api",
     "arun": "api",

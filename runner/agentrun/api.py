@@ -15,11 +15,12 @@ import orjson
 
 from agentrun.errors import RunError
 from agentrun.events import Watcher, ignore
-from agentrun.launch import Launch
-from agentrun.layers import RUN
-from agentrun.listing import ItemView, read_items
-from agentrun.recovery import Options
+from agentrun.job.fields import RUN
+from agentrun.job.options import Options
+from agentrun.launch.launch import Launch
 from agentrun.store.port import Store
+from agentrun.views.item import ItemView
+from agentrun.views.listing import read_items
 
 _TOP_VALUES = ["output", "version", "isolation", "env_file", "needs_env", "carry", "params"]
 _OPTIONS = ["fresh", "limit", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps"]
@@ -123,9 +124,9 @@ class _Launching:
         key: str | None,
         values: dict[str, Any],
     ) -> None:
-        from agentrun.agents import LoadedEnough, agent_from_function, load_agent, loading_in_worker
-        from agentrun.opening import agent_environment, open_job
-        from agentrun.store.folder import FolderStore
+        from agentrun.agents.agent import LoadedEnough, agent_from_function, load_agent, loading_in_worker
+        from agentrun.job.opening import agent_environment, open_job
+        from agentrun.store.folder.store import FolderStore
 
         if loading_in_worker():
             # A script without `if __name__ == "__main__"`, imported for its agent: that is defined by now.
@@ -162,7 +163,7 @@ class _Launching:
         self.launch: Launch | None = None
 
     async def execute(self) -> Summary:
-        from agentrun.execution import execute
+        from agentrun.launch.execute import execute
 
         def began(launch: Launch) -> None:
             self.launch = launch
@@ -213,7 +214,7 @@ class _Launching:
         return summary
 
     async def _with_signals(self) -> tuple[Summary, list[int]]:
-        from agentrun.execution import stop_on_signals
+        from agentrun.launch.signals import stop_on_signals
 
         with stop_on_signals(self.job, lambda: self.launch, exits=False) as caught:
             return await self.execute(), caught

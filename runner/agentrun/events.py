@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentrun.job import Job
-    from agentrun.plan import Plan
+    from agentrun.job.job import Job
+    from agentrun.runs.plan import Plan
 
 
 @dataclass(slots=True)

@@ -7,10 +7,10 @@ from typing import Any
 
 import orjson
 
-from agentrun.opening import open_job
-from agentrun.sources.port import digest
-from agentrun.standing import new_checkpoint
-from agentrun.store.folder import FolderStore
+from agentrun.checkpoint.summary import new_checkpoint
+from agentrun.items.port import digest
+from agentrun.job.opening import open_job
+from agentrun.store.folder.store import FolderStore
 from agentrun.store.port import Entry
 
 AGENT = "def agent(item): return item.text\n"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentrun.store.folder import FolderStore
+from agentrun.store.folder.store import FolderStore
 from cli.made import Made
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from agentrun_cli.choosing import near_misses
-from agentrun_cli.log import tell
+from agentrun_cli.asking.choosing import near_misses
+from agentrun_cli.commands.log import tell
 
 from .conftest import COMMAND, environment
 

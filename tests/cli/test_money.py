@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrun_cli.live import closing_lines
+from agentrun_cli.drawing.closing import closing_lines
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from agentrun.events import Progress
-from agentrun_cli.console import clean
-from agentrun_cli.live import is_line_due, pace_of, progress_words
+from agentrun_cli.drawing.live import is_line_due, pace_of, progress_words
+from agentrun_cli.terminal import clean
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 HOSTILE = "a\x1b[31m[/x][link=evil]\x1b]0;title\x07\x9b2J\u202etxt.exe\x00\r\nnext\ud800"

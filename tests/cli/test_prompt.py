@@ -184,7 +184,7 @@ def test_another_kind_of_agent_under_the_same_name_is_refused(agentrun: Run, doc
 def test_the_plan_asks_nothing_and_imports_nothing_heavy(agentrun: Run, docs: Path, llm: LlmServer) -> None:
     ended = start(agentrun, llm, "--plan", PYTHONPROFILEIMPORTTIME="1")
     assert ended.returncode == 0 and llm.asked == []
-    assert "agentrun.prompts.prompt" in ended.stderr and "pydantic_ai" not in ended.stderr
+    assert "agentrun.agents.prompts.prompt" in ended.stderr and "pydantic_ai" not in ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrun.store.folder import FolderStore
+from agentrun.store.folder.store import FolderStore
 from cli.made import Made
 from cli.terminal import Terminal
 

@@ -182,7 +182,16 @@ def test_what_scripts_call_in_a_loop_imports_little(tmp_path: Path, words: list[
         check=False,
     )
     assert ended.returncode == 75, ended.stderr
-    heavy = {"typer", "click", "pydantic", "orjson", "asyncio", "subprocess", "rich", "agentrun.executors.switchboard"}
+    heavy = {
+        "typer",
+        "click",
+        "pydantic",
+        "orjson",
+        "asyncio",
+        "subprocess",
+        "rich",
+        "agentrun.executors.programs.switchboard",
+    }
     assert heavy & set(ended.stdout.split()) == set()
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import orjson
 
-from agentrun.checkpoint import Checkpoint
-from agentrun.store.disk import Disk
+from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.store.port import Entry, Store
+from agentrun.system.disk import Disk
 
 RUN = "20260504T220311-0a2f19f3a1c"
 

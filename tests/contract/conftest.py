@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentrun.store.folder import FolderStore
+from agentrun.store.folder.store import FolderStore
 from agentrun.store.memory import MemoryStore
 from agentrun.store.port import Store
 

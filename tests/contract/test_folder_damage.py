@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from agentrun.checkpoint.record import encode_record
 from agentrun.errors import CheckpointError
-from agentrun.record import encode_record
-from agentrun.store.folder import FolderStore
+from agentrun.store.folder.store import FolderStore
 from contract.bench import checkpoint, edit, entry, keys
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentrun.errors import BusyError, CheckpointError, DiskError
-from agentrun.store.folder import FolderStore
+from agentrun.store.folder.store import FolderStore
 from contract.bench import RUN, FaultyDisk, RecordingDisk, checkpoint, entry, keys, summary
 
 

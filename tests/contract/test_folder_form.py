@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from agentrun.errors import CheckpointError, DiskError, UsageError
-from agentrun.store.folder import FolderStore
+from agentrun.store.folder.store import FolderStore
 from agentrun.store.port import Entry
 from contract.bench import checkpoint, entry, keys, summary
 

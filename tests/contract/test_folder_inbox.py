@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 import pytest
 
+from agentrun.checkpoint.message import LIMIT_BYTES
 from agentrun.errors import CheckpointError, UsageError
-from agentrun.message import LIMIT_BYTES
-from agentrun.store.folder import FolderStore
+from agentrun.store.folder.store import FolderStore
 from contract.bench import RUN, checkpoint, entry, keys, message, summary
 
 Open = Callable[..., FolderStore]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from agentrun.checkpoint.message import MessageError
 from agentrun.errors import CheckpointError
-from agentrun.message import MessageError
 from agentrun.store.port import Store
 from contract.bench import RUN, began, checkpoint, entry, keys, message, summary
 

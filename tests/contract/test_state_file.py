@@ -15,8 +15,8 @@ import orjson
 import pytest
 
 from agentrun.errors import DiskError
-from agentrun.store.disk import Disk, is_local
-from agentrun.store.folder import FolderStore
+from agentrun.store.folder.store import FolderStore
+from agentrun.system.disk import Disk, is_local
 from contract.bench import FaultyDisk, checkpoint, entry, keys
 
 

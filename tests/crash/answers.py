@@ -12,8 +12,8 @@ from typing import Any
 
 import orjson
 
-from agentrun.listing import open_listing
-from agentrun.posting import Message, answer_message, post, posted, redo_message, run_of
+from agentrun.people.messages import Message, answer_message, post, posted, redo_message, run_of
+from agentrun.views.listing import open_listing
 from crash.forked import NOTE, Fault, Place, wait_or_end
 from crash.workload import NAME, scratch
 

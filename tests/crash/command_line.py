@@ -20,7 +20,7 @@ from typing import Any
 
 import orjson
 
-from agentrun.store.folder import FolderStore
+from agentrun.store.folder.store import FolderStore
 from crash.workload import scratch
 
 COMMAND = str(Path(sys.executable).parent / "agentrun")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from agentrun.store.disk import Disk
+from agentrun.system.disk import Disk
 from crash.model import (
     Create,
     Link,

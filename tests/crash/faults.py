@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from agentrun.agents.attempt import Attempt
 from agentrun.errors import DiskError
-from agentrun.executors.port import Attempt
-from agentrun.store.disk import is_temporary
+from agentrun.system.disk import is_temporary
 from crash.disks import CALLS, Call, FaultyDisk
 from crash.inspection import BEFORE, Stage, check_promised, look
 from crash.model import Operation, State, Told

@@ -13,15 +13,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentrun.agents import load_agent
-from agentrun.execution import execute
-from agentrun.executors.open import open_executor
-from agentrun.job import ItemsSpec, Job
-from agentrun.launch import COMPACT_OVER_BYTES, Launch
-from agentrun.record import decode_record
-from agentrun.recovery import Options
-from agentrun.store.disk import Disk
-from agentrun.store.folder import FolderStore
+from agentrun.agents.agent import load_agent
+from agentrun.checkpoint.record import decode_record
+from agentrun.executors.choice import open_executor
+from agentrun.job.job import ItemsSpec, Job
+from agentrun.job.options import Options
+from agentrun.launch.execute import execute
+from agentrun.launch.launch import COMPACT_OVER_BYTES, Launch
+from agentrun.store.folder.store import FolderStore
+from agentrun.system.disk import Disk
 from crash.command_line import COMMAND, PATIENCE_SECONDS
 from crash.kills import fork
 from crash.workload import NAME

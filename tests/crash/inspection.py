@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
+from agentrun.checkpoint.ledger import STATE_NAMES
 from agentrun.errors import PlanError
-from agentrun.ledger import STATE_NAMES
-from agentrun.store.disk import Disk
+from agentrun.system.disk import Disk
 from crash.disks import RecordingDisk
 from crash.model import Completed, Model, Operation, State, fingerprint
 from crash.workload import FakeAgent, Teller, Workload, key_of, nobody

@@ -26,16 +26,16 @@ from typing import Any
 
 import orjson
 
-from agentrun.attempts import Ended
-from agentrun.committer import Unit
-from agentrun.executors.port import Attempt
-from agentrun.feed import feed
-from agentrun.ledger import PENDING
-from agentrun.recovery import Options, recover
-from agentrun.results import write_results
-from agentrun.sources import open_source
-from agentrun.standing import new_checkpoint, summarise
-from agentrun.store.disk import Disk
+from agentrun.agents.attempt import Attempt
+from agentrun.checkpoint.ledger import PENDING
+from agentrun.checkpoint.summary import new_checkpoint, summarise
+from agentrun.items.open import open_source
+from agentrun.job.options import Options
+from agentrun.outputs.results import write_results
+from agentrun.runs.feed import feed
+from agentrun.runs.recovery import recover
+from agentrun.runs.units import Ended, Unit
+from agentrun.system.disk import Disk
 from crash.disks import CALLS, FaultyDisk
 from crash.faults import starting_points
 from crash.inspection import Stage, check_promised, go_on, look

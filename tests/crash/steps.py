@@ -27,8 +27,8 @@ from typing import Any, Literal, get_args
 
 import orjson
 
-from agentrun.listing import open_listing
-from agentrun.posting import answer_message, post, posted, run_of
+from agentrun.people.messages import answer_message, post, posted, run_of
+from agentrun.views.listing import open_listing
 from crash.command_line import apart
 from crash.disks import CALLS, Call, FaultyDisk
 from crash.forked import NOTE, Fault, Place, wait_or_end

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agentrun.prices import price
+from agentrun.money.prices import price
 from crash.command_line import COMMAND, PATIENCE_SECONDS, apart, eventually, wait_or_exit
 from crash.spending import BUDGET, CONCURRENCY, ITEMS, prices
 from llm.server import Asked, serve

@@ -23,18 +23,20 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from agentrun import jsontext
-from agentrun.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
+from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.agents.failure import Failure
+from agentrun.checkpoint.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from agentrun.errors import AgentrunError, CheckpointError, ItemsError, JobError
-from agentrun.executors.port import Attempt, Channel, Outcome
-from agentrun.failure import Failure
-from agentrun.job import ItemsSpec, Job, build_job
-from agentrun.jobfile import load_env_file, read_job_file
-from agentrun.launch import Launch
-from agentrun.layers import ITEMS, RUN, TOP
-from agentrun.sources import open_source
+from agentrun.items.open import open_source
+from agentrun.job.build import build_job
+from agentrun.job.env import load_env_file
+from agentrun.job.fields import ITEMS, RUN, TOP
+from agentrun.job.file import read_job_file
+from agentrun.job.job import ItemsSpec, Job
+from agentrun.launch.launch import Launch
 from agentrun.store.memory import MemoryStore
-from agentrun_cli.console import clean, clean_text
+from agentrun.values import json as jsontext
+from agentrun_cli.terminal import clean, clean_text
 from crash.command_line import COMMAND, OUR_FRAME, Long, Place, place
 from crash.workload import scratch
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from agentrun.errors import DiskError
-from agentrun.store.disk import Disk
-from agentrun.store.folder import FolderStore
+from agentrun.store.folder.store import FolderStore
+from agentrun.system.disk import Disk
 from contract.bench import RUN, checkpoint, entry, keys, message, summary
 from crash.disks import CALLS, Call, FaultyDisk, RecordingDisk
 from crash.inspection import moments

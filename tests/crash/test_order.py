@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 import pytest
 
-from agentrun.checkpoint import Checkpoint
+from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.errors import BusyError, CheckpointError, DiskError
 from agentrun.events import Began, Event
-from agentrun.executors.port import Attempt, Channel, Outcome
 from crash.disks import FaultyDisk, RecordingDisk
 from crash.inspection import BEFORE
 from crash.model import Model, Operation, Rename, Told, Unlink

@@ -25,7 +25,7 @@ from pathlib import Path
 import pytest
 
 from agentrun.events import Began
-from agentrun.store.folder import FolderStore
+from agentrun.store.folder.store import FolderStore
 from crash.command_line import Long, apart
 from crash.model import Operation, Told
 from crash.workload import FakeAgent, Workload, scratch

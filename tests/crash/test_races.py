@@ -18,12 +18,12 @@ from typing import Any
 import orjson
 import pytest
 
-from agentrun.agents import Agent, load_agent
+from agentrun.agents.agent import Agent, load_agent
 from agentrun.errors import AgentrunError
-from agentrun.execution import execute
-from agentrun.job import ItemsSpec, Job
-from agentrun.recovery import Options
-from agentrun.store.folder import FolderStore
+from agentrun.job.job import ItemsSpec, Job
+from agentrun.job.options import Options
+from agentrun.launch.execute import execute
+from agentrun.store.folder.store import FolderStore
 from crash.command_line import Long, Place, again_and_again, apart, eventually, exit_of, place, seeded
 from crash.workload import scratch
 

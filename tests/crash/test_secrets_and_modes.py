@@ -141,7 +141,7 @@ PLANTED = [
 @pytest.mark.parametrize("to", ["a file", "a folder", "nothing"])
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_symlink_is_never_followed(name: str, to: str, cheap_job: Place) -> None:
-    from agentrun.itemlogs import log_name
+    from agentrun.outputs.logs import log_name
 
     job = cheap_job
     target = job.base / "victim"

@@ -14,16 +14,16 @@ from typing import Any
 
 import orjson
 
-from agentrun.checkpoint import Checkpoint
+from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.agents.failure import Failure
+from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.events import Watcher, ignore
-from agentrun.executors.port import Attempt, Channel, Outcome
-from agentrun.failure import Failure
-from agentrun.job import ItemsSpec, Job
-from agentrun.launch import Launch
-from agentrun.recovery import Options
-from agentrun.store.disk import Disk
-from agentrun.store.folder import FolderStore
+from agentrun.job.job import ItemsSpec, Job
+from agentrun.job.options import Options
+from agentrun.launch.launch import Launch
+from agentrun.store.folder.store import FolderStore
 from agentrun.store.port import Entry, Sync
+from agentrun.system.disk import Disk
 from crash.model import Operation, Told
 
 REDO_LIMIT_BYTES = 700

@@ -161,7 +161,7 @@ def test_the_job_file_is_one(tmp_path: Path) -> None:
 
 def test_what_is_commented_out_in_the_job_files_would_do() -> None:
     """Each is a line of TOML, with a key that a job file knows."""
-    from agentrun.layers import RUN, TOP
+    from agentrun.job.fields import RUN, TOP
 
     commented = re.findall(r"^# (\w+) = .*$", "\n".join(blocks("toml")), re.MULTILINE)
     assert {"command", "prompt", "budget", "base_url"} <= set(commented) <= {*TOP, *RUN, "key"}

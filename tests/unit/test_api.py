@@ -21,7 +21,7 @@ import pytest
 
 import agentrun
 from agentrun.events import Began, Event, Planned
-from agentrun.executors import inloop
+from agentrun.executors import loop as inloop
 
 
 async def shout(item: agentrun.Item) -> str:

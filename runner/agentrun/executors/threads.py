@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from agentrun.context import Context
-from agentrun.executors.calls import CLOSE_SECONDS, close_agent, perform, tell_of_close
-from agentrun.executors.facts import outcome_from
-from agentrun.executors.port import Attempt, Channel, Outcome
+from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.agents.context import Context
+from agentrun.agents.exceptions import outcome_from
+from agentrun.agents.failure import THREAD_TIMEOUT, Failure
+from agentrun.executors.calling import CLOSE_SECONDS, close_agent, perform, tell_of_close
 from agentrun.executors.prints import LogSink, log_to
-from agentrun.failure import THREAD_TIMEOUT, Failure
 from agentrun.item import Item
 
 if TYPE_CHECKING:
-    from agentrun.agents import Agent
-    from agentrun.job import Job
+    from agentrun.agents.agent import Agent
+    from agentrun.job.job import Job
 
 
 class ThreadExecutor:

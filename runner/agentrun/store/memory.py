@@ -9,11 +9,11 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from agentrun.checkpoint import Checkpoint
+from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.checkpoint.message import decode_message, encode_message
+from agentrun.checkpoint.record import decode_record, encode_record, highest_seq
+from agentrun.checkpoint.summary import checkpoint_from
 from agentrun.errors import BusyError, CheckpointError
-from agentrun.message import decode_message, encode_message
-from agentrun.record import decode_record, encode_record
-from agentrun.store.filed import checkpoint_from, highest_seq
 from agentrun.store.port import Entry, Loaded, Posted, Sync
 
 JOURNALS_KEPT = 3

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from agentrun.checkpoint import Checkpoint
+from agentrun.checkpoint.checkpoint import Checkpoint
 
 
 @dataclass(slots=True)

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agentrun import ending
-from agentrun.results import write_results
+from agentrun.launch import ending
+from agentrun.outputs.results import write_results
 from agentrun_cli.entry import main as command
 from benchmarks.work import peak_memory_bytes
 

@@ -22,9 +22,10 @@ from typing import Any
 
 import orjson
 
-from agentrun.checkpoint import Checkpoint
-from agentrun.committer import Committer, Unit
-from agentrun.store.folder import REDO_LIMIT_BYTES, FolderStore
+from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.launch.committer import Committer
+from agentrun.runs.units import Unit
+from agentrun.store.folder.store import REDO_LIMIT_BYTES, FolderStore
 from agentrun.store.port import Entry
 from benchmarks import work
 from benchmarks.contenders.limits import Replaced

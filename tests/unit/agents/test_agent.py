@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from agentrun.agents import Agent, agent_from_function, load_agent
+from agentrun.agents.agent import Agent, agent_from_function, load_agent
+from agentrun.agents.loading import LoadedEnough, load_in_worker, loading_in_worker
 from agentrun.errors import AgentError
-from agentrun.job import ItemsSpec, Job
-from agentrun.loading import LoadedEnough, load_in_worker, loading_in_worker
+from agentrun.job.job import ItemsSpec, Job
 
 
 @pytest.fixture(autouse=True)
@@ -207,8 +207,8 @@ def test_a_scripts_function_is_found_again_by_its_file(tmp_path: Path, write: Ca
         f"""
         import sys
         from pathlib import Path
-        from agentrun.agents import agent_from_function
-        from agentrun.job import ItemsSpec, Job
+        from agentrun.agents.agent import agent_from_function
+        from agentrun.job.job import ItemsSpec, Job
 
         def triage(item): ...
         job = Job(name="t", base=Path({str(tmp_path)!r}), params={{}}, output="o",
@@ -229,7 +229,7 @@ def test_in_a_worker_a_script_is_loaded_up_to_where_it_starts_the_run(
 ) -> None:
     write(
         """
-        from agentrun.agents import LoadedEnough, loading_in_worker
+        from agentrun.agents.loading import LoadedEnough, loading_in_worker
         def triage(item): return __name__
         if loading_in_worker():
             raise LoadedEnough
@@ -269,7 +269,7 @@ def test_a_program_must_be_there_and_executable(tmp_path: Path, write: Callable[
 
 def fingerprint(base: Path, **changes: Any) -> str:
     """As a launch sees it: in an interpreter that has loaded nothing yet."""
-    code = "import sys; from agentrun.agents import load_agent; from agentrun.job import ItemsSpec, Job;"
+    code = "import sys; from agentrun.agents.agent import load_agent; from agentrun.job.job import ItemsSpec, Job;"
     code += "from pathlib import Path;"
     code += "values = dict(name='t', base=Path(sys.argv[1]), items=ItemsSpec(kind='python', pattern=''), params={},"
     code += "output='o', agent='agent_under_test.py:triage') | eval(sys.argv[2]);"

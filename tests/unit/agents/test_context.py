@@ -10,12 +10,11 @@ from uuid import UUID, uuid5
 
 import pytest
 
-from agentrun.answer import Answer
-from agentrun.context import CARRY_LIMIT_BYTES, NAMESPACE, Context, idempotency_key
+from agentrun.agents.attempt import Attempt
+from agentrun.agents.context import CARRY_LIMIT_BYTES, NAMESPACE, Answer, Context, idempotency_key
 from agentrun.errors import Parked
-from agentrun.executors.port import Attempt
 from agentrun.item import Item
-from agentrun.jsontext import NotJson
+from agentrun.values.json import NotJson
 
 
 class Recorder:

@@ -12,9 +12,9 @@ import orjson
 import pytest
 
 import agentrun.errors as errors
-from agentrun.executors.facts import MESSAGE_LIMIT, TRACEBACK_LIMIT, failure_from, outcome_from
-from agentrun.failure import Failure
-from agentrun.jsontext import encode
+from agentrun.agents.exceptions import MESSAGE_LIMIT, TRACEBACK_LIMIT, failure_from, outcome_from
+from agentrun.agents.failure import Failure
+from agentrun.values.json import encode
 
 
 def raised(error: BaseException) -> BaseException:
@@ -141,7 +141,7 @@ def test_the_traceback_has_the_users_frames_and_causes_and_none_of_ours() -> Non
         users_code()
     except RuntimeError as error:
         trace = failure_from(error).traceback
-    assert "users_code" in trace and "test_facts.py" in trace
+    assert "users_code" in trace and "test_exceptions.py" in trace
     assert "direct cause" in trace and "RuntimeError: outer" in trace
     assert "jsontext.py" not in trace
 

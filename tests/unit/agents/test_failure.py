@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import agentrun.errors as errors
-from agentrun.executors.facts import failure_from
-from agentrun.failure import Failure, Verdict, asked_wait, judge
+from agentrun.agents.exceptions import failure_from
+from agentrun.agents.failure import Failure, Verdict, asked_wait, judge
 
 
 def sdk_error(module: str, name: str, base: type[Exception] = Exception, **attributes: Any) -> Exception:

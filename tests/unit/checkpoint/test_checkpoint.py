@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentrun.checkpoint import VERSION, Checkpoint, decode_checkpoint, encode_checkpoint
+from agentrun.checkpoint.checkpoint import VERSION, Checkpoint, decode_checkpoint, encode_checkpoint
+from agentrun.checkpoint.record import encode_record
 from agentrun.errors import CheckpointError
-from agentrun.record import encode_record
-from agentrun.store.folder import FolderStore
+from agentrun.store.folder.store import FolderStore
 
 DATA = Path(__file__).parents[2] / "data"
 

@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentrun.checkpoint.ledger import DONE, FAILED, NO_REF, NOT_LISTED, PENDING, SKIPPED, STATE_NAMES, WAITING, Ledger
 from agentrun.item import key_digest
-from agentrun.ledger import DONE, FAILED, NO_REF, NOT_LISTED, PENDING, SKIPPED, STATE_NAMES, WAITING, Ledger
 
 
 def record(key: str, kind: str = "done", **more: Any) -> dict[str, Any]:

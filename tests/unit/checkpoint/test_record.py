@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentrun.jsontext import encode
-from agentrun.record import RecordError, check_record, decode_head, decode_record, encode_record, seal_record
+from agentrun.checkpoint.record import RecordError, check_record, decode_head, decode_record, encode_record, seal_record
+from agentrun.values.json import encode
 
 FIELDS: dict[str, Any] = {
     "kind": "done",

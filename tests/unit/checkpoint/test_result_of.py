@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrun.jsontext import encode
-from agentrun.record import decode_record, encode_record, result_of, seal_record
+from agentrun.checkpoint.record import decode_record, encode_record, result_of, seal_record
+from agentrun.values.json import encode
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from agentrun.agents import Agent, load_agent
-from agentrun.executors.guardian import Guardian
-from agentrun.executors.open import open_executor
-from agentrun.executors.port import Attempt, Executor, Outcome
+from agentrun.agents.agent import Agent, load_agent
+from agentrun.agents.attempt import Attempt, Outcome
+from agentrun.executors.choice import open_executor
+from agentrun.executors.port import Executor
 from agentrun.executors.prints import capture_prints
 from agentrun.item import Item
-from agentrun.job import ItemsSpec, Job
+from agentrun.job.job import ItemsSpec, Job
+from agentrun.system.guardian import Guardian
 
 
 class Bench:

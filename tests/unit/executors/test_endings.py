@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agentrun.agents import agent_from_function
-from agentrun.executors.guardian import Guardian, read_process
-from agentrun.executors.open import open_executor
+from agentrun.agents.agent import agent_from_function
+from agentrun.executors.choice import open_executor
 from agentrun.item import Item
+from agentrun.system.guardian import Guardian, read_process
 
 if TYPE_CHECKING:
     from unit.executors.conftest import Bench

@@ -12,9 +12,9 @@ import pytest
 
 from agentrun.errors import ItemsError, SourceChangedError
 from agentrun.item import Item
-from agentrun.job import ItemsKind, ItemsSpec
-from agentrun.sources import Source, encode_python_items, open_source
-from agentrun.sources.textfile import TextFile
+from agentrun.items.open import Source, encode_python_items, open_source
+from agentrun.items.textfile import TextFile
+from agentrun.job.job import ItemsKind, ItemsSpec
 
 
 def source(base: Path, kind: ItemsKind, pattern: str, *, key: str | None = None, **more: Any) -> Source:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from agentrun.errors import JobError
-from agentrun.job import Job, build_job
-from agentrun.values import Allowance, Rate
+from agentrun.job.build import build_job
+from agentrun.job.job import Job
+from agentrun.values.units import Allowance, Rate
 
 BASE = Path("/base")
 LEAST: dict[str, Any] = {"agent": "agent.py:triage", "items": {"files": "docs/*.txt"}}

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from agentrun.errors import JobError
-from agentrun.jobfile import default_name, load_env_file, read_job_file
+from agentrun.job.env import load_env_file
+from agentrun.job.file import default_name, read_job_file
 
 
 def test_a_job_file_is_read_and_a_folder_means_its_job_toml(tmp_path: Path) -> None:

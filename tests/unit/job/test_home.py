@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from agentrun.errors import CheckpointError, UsageError
-from agentrun.home import KeptJob, decode_job_json, encode_job_json, find_job, known_jobs, state_root
+from agentrun.job.home import find_job, known_jobs, state_root
+from agentrun.job.kept import KeptJob, decode_job_json, encode_job_json
 
 
 def add_job(root: Path, name: str, kept: KeptJob | None = None) -> Path:

@@ -7,8 +7,8 @@ import orjson
 import pytest
 
 from agentrun.errors import JobError, UsageError
-from agentrun.home import read_job_json
-from agentrun.opening import OpenJob, agent_environment, merge, open_job, read_kept
+from agentrun.job.kept import read_job_json
+from agentrun.job.opening import OpenJob, agent_environment, merge, open_job, read_kept
 
 JOB = """
 agent = "agent.py:triage"

@@ -8,20 +8,20 @@ from typing import Any, NoReturn
 
 import pytest
 
-from agentrun.attempts import BACKOFF_MOST_SECONDS, Attempts, Ended
-from agentrun.checkpoint import Checkpoint
+from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.agents.failure import THREAD_TIMEOUT, Failure
+from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.checkpoint.ledger import Ledger
 from agentrun.events import Event, Retrying
-from agentrun.executors.port import Attempt, Channel, Outcome
-from agentrun.failure import THREAD_TIMEOUT, Failure
-from agentrun.feed import Work
 from agentrun.item import Item
-from agentrun.itemfiles import ItemFiles
-from agentrun.itemlogs import ItemLogs, log_name
-from agentrun.job import ItemsSpec, Job
-from agentrun.ledger import Ledger
-from agentrun.plan import Plan
-from agentrun.standing import Run
-from agentrun.values import parse_rate
+from agentrun.job.job import ItemsSpec, Job
+from agentrun.launch.attempts import BACKOFF_MOST_SECONDS, Attempts
+from agentrun.outputs.files import ItemFiles
+from agentrun.outputs.logs import ItemLogs, log_name
+from agentrun.runs.plan import Plan
+from agentrun.runs.run import Run
+from agentrun.runs.units import Ended, Work
+from agentrun.values.units import parse_rate
 
 DONE = Outcome("done", b'"yes"')
 TRANSIENT = Outcome("failed", failure=Failure("exception", "busy", types=("builtins.ConnectionError",)))

@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from agentrun.executors.port import Attempt, Channel, Outcome
-from agentrun.failure import Failure
+from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.agents.failure import Failure
 from unit.launch.bench import FakeExecutor, Script, World, answer, failing, idle, names
 
 

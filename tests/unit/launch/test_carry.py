@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from agentrun.executors.port import Attempt, Channel, Outcome
-from agentrun.values import parse_allowance
+from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.values.units import parse_allowance
 from unit.launch.bench import (
     World,
     carried,

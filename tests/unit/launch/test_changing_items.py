@@ -6,15 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from agentrun.errors import (
-    ItemsError,
-    LaterError,
-    PlanError,
-    SourceChangedError,
-)
+from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.errors import ItemsError, LaterError, PlanError, SourceChangedError
 from agentrun.events import Warned
-from agentrun.executors.port import Attempt, Channel, Outcome
-from agentrun.job import ItemsSpec
+from agentrun.job.job import ItemsSpec
 from unit.launch.bench import (
     World,
     answer,

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from agentrun.checkpoint import Checkpoint
-from agentrun.committer import SMALL_BYTES, Committer, Unit
+from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.launch.committer import SMALL_BYTES, Committer
+from agentrun.runs.units import Unit
 from agentrun.store.memory import MemoryStore
 from agentrun.store.port import Entry, Sync
 

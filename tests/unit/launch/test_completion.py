@@ -11,17 +11,14 @@ from pathlib import Path
 import orjson
 import pytest
 
-from agentrun.checkpoint import Checkpoint
-from agentrun.errors import (
-    AgentrunError,
-    CheckpointError,
-)
+from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.errors import AgentrunError, CheckpointError
 from agentrun.events import Planned, Warned
-from agentrun.executors.port import Attempt, Channel, Outcome
-from agentrun.job import ItemsSpec
-from agentrun.launch import Launch
-from agentrun.recovery import Options
-from agentrun.store.folder import FolderStore
+from agentrun.job.job import ItemsSpec
+from agentrun.job.options import Options
+from agentrun.launch.launch import Launch
+from agentrun.store.folder.store import FolderStore
 from agentrun.store.port import Entry, Store
 from unit.launch.bench import (
     DATA,

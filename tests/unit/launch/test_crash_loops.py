@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from agentrun.checkpoint import Checkpoint
-from agentrun.errors import (
-    AgentError,
-)
-from agentrun.executors.port import Attempt, Channel, Outcome
+from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.errors import AgentError
 from agentrun.store.port import Entry
-from agentrun.values import parse_allowance
+from agentrun.values.units import parse_allowance
 from unit.launch.bench import (
     Died,
     FakeExecutor,

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.events import Stopping
-from agentrun.executors.port import Attempt, Channel, Outcome
-from agentrun.values import parse_allowance
+from agentrun.values.units import parse_allowance
 from unit.launch.bench import (
     World,
     answer,

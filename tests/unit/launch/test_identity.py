@@ -9,13 +9,10 @@ from typing import Any
 import orjson
 import pytest
 
-from agentrun.errors import (
-    JobError,
-    PlanError,
-)
-from agentrun.job import ItemsSpec
-from agentrun.launch import Launch
-from agentrun.recovery import Options
+from agentrun.errors import JobError, PlanError
+from agentrun.job.job import ItemsSpec
+from agentrun.job.options import Options
+from agentrun.launch.launch import Launch
 from unit.launch.bench import (
     FakeExecutor,
     World,

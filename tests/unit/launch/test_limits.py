@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.events import Stopping
-from agentrun.executors.port import Attempt, Channel, Outcome
-from agentrun.launch import Launch
+from agentrun.launch.launch import Launch
 from unit.launch.bench import (
     FakeExecutor,
     World,

@@ -12,11 +12,11 @@ from typing import Any
 import orjson
 import pytest
 
-from agentrun.checkpoint import Checkpoint
+from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.agents.failure import Failure
+from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.events import Warned
-from agentrun.executors.port import Attempt, Channel, Outcome
-from agentrun.failure import Failure
-from agentrun.launch import Launch
+from agentrun.launch.launch import Launch
 from agentrun.store.port import Entry
 from unit.launch.bench import FakeExecutor, Hooked, World, answer, counting, failing, names
 from unit.launch.test_steps import do_step, with_steps

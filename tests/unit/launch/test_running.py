@@ -13,15 +13,13 @@ from dataclasses import replace
 
 import pytest
 
-from agentrun.checkpoint import Checkpoint
-from agentrun.errors import (
-    DiskError,
-)
+from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.errors import DiskError
 from agentrun.events import Began, Planned
-from agentrun.executors.port import Attempt, Channel, Outcome
-from agentrun.launch import Launch
-from agentrun.store.disk import Disk
+from agentrun.launch.launch import Launch
 from agentrun.store.port import Entry
+from agentrun.system.disk import Disk
 from unit.launch.bench import (
     FakeExecutor,
     Hooked,

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from agentrun.executors.port import Attempt, Channel, Outcome
+from agentrun.agents.attempt import Attempt, Channel, Outcome
 from unit.launch.bench import FakeExecutor, Script, World, failing, names
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentrun.purse import Purse
+from agentrun.money.budget import Purse
 
 
 def in_flight_allowed(purse: Purse, first_row: int) -> int:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from agentrun.prices import price, why_no_price
-from agentrun.usage import check_usage
+from agentrun.money.prices import price, why_no_price
+from agentrun.money.usage import check_usage
 
 
 def used(**fields: Any) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class Missing:
         if name == "genai_prices":
             raise ModuleNotFoundError(name=name)
 sys.meta_path.insert(0, Missing())
-from agentrun.prices import price, why_no_price
+from agentrun.money.prices import price, why_no_price
 message = {"model": "gpt-5-mini", "input_tokens": 3}
 print(price(message), why_no_price(message))
 """
@@ -107,7 +107,7 @@ import sys, threading
 def refuse(event, args):
     assert event not in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname"), event
 sys.addaudithook(refuse)
-from agentrun.prices import price
+from agentrun.money.prices import price
 assert price({"model": "gpt-5-mini", "input_tokens": 3}) is not None
 assert threading.active_count() == 1
 """

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from agentrun.usage import add_usage, check_usage, format_cost, format_tokens, read_usage
+from agentrun.money.providers import read_usage
+from agentrun.money.usage import add_usage, check_usage, format_cost, format_tokens
 
 # The providers' JSON, as their SDKs hold it in objects with the same names.
 CHAT = {
@@ -323,6 +324,6 @@ def test_tokens_in_words() -> None:
 
 
 def test_nothing_heavy_is_imported() -> None:
-    code = "import sys, agentrun.usage, agentrun.prices; print({'genai_prices', 'pydantic', 'httpx'} & {*sys.modules})"
+    code = "import sys, agentrun.money.usage, agentrun.money.prices; print({'genai_prices', 'pydantic', 'httpx'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

@@ -13,9 +13,9 @@ import pytest
 
 from agentrun.errors import DiskError, UsageError
 from agentrun.item import key_digest
-from agentrun.itemfiles import FILES_MOST, ItemFiles, ItemFilesError, files_folder
-from agentrun.keynames import folder_name
-from agentrun.store.disk import Disk
+from agentrun.outputs.files import FILES_MOST, ItemFiles, ItemFilesError, files_folder
+from agentrun.system.disk import Disk
+from agentrun.values.names import folder_name
 from crash.disks import FaultyDisk, RecordingDisk
 from crash.model import Model, State, Told
 

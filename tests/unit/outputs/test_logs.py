@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentrun.errors import AgentrunError
-from agentrun.itemlogs import KEPT_BYTES, ItemLogs, log_name
+from agentrun.outputs.logs import KEPT_BYTES, ItemLogs, log_name
 
 
 def test_what_an_attempt_said_is_kept_under_its_heading_and_the_slot_is_empty_again(tmp_path: Path) -> None:

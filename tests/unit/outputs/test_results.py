@@ -9,14 +9,14 @@ from typing import Any
 import orjson
 import pytest
 
-from agentrun.checkpoint import Checkpoint
+from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.checkpoint.ledger import Ledger
 from agentrun.errors import DiskError, JobError
 from agentrun.item import key_digest
-from agentrun.ledger import Ledger
-from agentrun.results import check_output, result_line, write_results
-from agentrun.store.disk import Disk
+from agentrun.outputs.results import check_output, result_line, write_results
 from agentrun.store.memory import MemoryStore
 from agentrun.store.port import Entry
+from agentrun.system.disk import Disk
 
 
 def settled(*kinds: str) -> tuple[Ledger, MemoryStore]:

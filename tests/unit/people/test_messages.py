@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from agentrun import posting
+from agentrun.checkpoint.message import check_message
 from agentrun.errors import UsageError
-from agentrun.listing import ItemView
-from agentrun.message import check_message
+from agentrun.people import messages as posting
+from agentrun.values.json import is_same, parse_value
+from agentrun.views.item import ItemView
 
 RUN = "20260504T220311-0a2f19f3a1c"
 
@@ -124,7 +125,7 @@ def test_somebody_is_there_even_without_a_name(monkeypatch: pytest.MonkeyPatch) 
     ("text", "value"), [("1", 1), ('"x"', "x"), ("[1.5, null]", [1.5, None]), ("18446744073709551615", 2**64 - 1)]
 )
 def test_a_value_is_read_as_it_is(text: str, value: Any) -> None:
-    assert posting.is_same(posting.parse_value(text), value)
+    assert is_same(parse_value(text), value)
 
 
 @pytest.mark.parametrize(
@@ -143,9 +144,9 @@ def test_a_value_is_read_as_it_is(text: str, value: Any) -> None:
 )
 def test_what_no_record_could_hold_is_refused(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        posting.parse_value(text)
+        parse_value(text)
 
 
 def test_values_are_compared_as_json() -> None:
-    assert posting.is_same({"a": [1, None]}, {"a": [1, None]})
-    assert not posting.is_same(1, True) and not posting.is_same(1, 1.0) and not posting.is_same("1", 1)
+    assert is_same({"a": [1, None]}, {"a": [1, None]})
+    assert not is_same(1, True) and not is_same(1, 1.0) and not is_same("1", 1)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from agentrun.checkpoint.ledger import Ledger
 from agentrun.errors import SourceChangedError
-from agentrun.feed import feed
-from agentrun.job import ItemsSpec
-from agentrun.ledger import Ledger
-from agentrun.plan import list_items
-from agentrun.sources import Source, open_source
+from agentrun.items.open import Source, open_source
+from agentrun.job.job import ItemsSpec
+from agentrun.runs.feed import feed
+from agentrun.runs.plan import list_items
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_one_that_is_as_it_was_listed_is_parsed_and_not_hashed(
 ) -> None:
     source = write("a", "b")
     ledger = listed(source)
-    monkeypatch.setattr("agentrun.sources.tables.parse_and_digest", None)
+    monkeypatch.setattr("agentrun.items.tables.parse_and_digest", None)
     assert [work.item.data["v"] for work in feed(source, ledger, lambda row: True)] == ["a", "b"]
 
 

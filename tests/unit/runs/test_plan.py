@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from agentrun.checkpoint.ledger import FAILED, PENDING, Ledger
 from agentrun.errors import ItemsError
 from agentrun.item import key_digest
-from agentrun.job import ItemsSpec
-from agentrun.ledger import FAILED, PENDING, Ledger
-from agentrun.plan import Plan, RepeatedKeys, go_back, is_tried_again, list_items, too_much_gone
-from agentrun.sources import Source, open_source
+from agentrun.items.open import Source, open_source
+from agentrun.job.job import ItemsSpec
+from agentrun.runs.carry import go_back
+from agentrun.runs.plan import Plan, RepeatedKeys, is_tried_again, list_items, too_much_gone
 
 
 @pytest.fixture

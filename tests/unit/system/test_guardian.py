@@ -16,7 +16,7 @@ from textwrap import dedent
 
 import pytest
 
-from agentrun.executors.guardian import ATTEMPT_VARIABLE, LAUNCH_VARIABLE, Guardian, end_tree, read_process
+from agentrun.system.guardian import ATTEMPT_VARIABLE, LAUNCH_VARIABLE, Guardian, end_tree, read_process
 
 linux_only = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 
@@ -51,7 +51,7 @@ def is_free(lock: Path) -> bool:
 
 RUNNER = """
     import fcntl, os, secrets, subprocess, sys, time
-    from agentrun.executors.guardian import Guardian
+    from agentrun.system.guardian import Guardian
 
     folder, orphan = sys.argv[1], sys.argv[2]
     lock = open(folder + "/lock", "w")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from agentrun.clock import now_seconds, now_text
+from agentrun.values.clock import now_seconds, now_text
 
 
 def test_the_time_as_text_is_that_of_the_system_to_the_millisecond() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from agentrun.jsontext import DEPTH_LIMIT, NotJson, decode, encode
+from agentrun.values.json import DEPTH_LIMIT, NotJson, decode, encode
 
 
 class Answer(BaseModel):

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentrun.ranges import NEWEST, Ranges
+from agentrun.values.ranges import NEWEST, Ranges
 
 
 def of(indexes: set[int]) -> list[list[int]]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agentrun.item import Item
-from agentrun.placeholders import ARGUMENT_LIMIT_BYTES, argv_for, check_argv, check_prompt, escape, fill, prompt_for
+from agentrun.values.templates import ARGUMENT_LIMIT_BYTES, argv_for, check_argv, check_prompt, escape, fill, prompt_for
 
 
 def test_placeholders_are_replaced_in_one_pass() -> None:

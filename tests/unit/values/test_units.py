@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agentrun.values import Rate, format_duration, parse_allowance, parse_duration, parse_rate, shown
+from agentrun.values.units import Rate, format_duration, parse_allowance, parse_duration, parse_rate, shown
 
 
 @pytest.mark.parametrize(

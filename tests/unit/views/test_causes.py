@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from agentrun.causes import cause_shape, group_failures, raised_at
-from agentrun.failure import Failure
-from agentrun.listing import ItemView
+from agentrun.agents.failure import Failure
+from agentrun.views.causes import cause_shape, group_failures, raised_at
+from agentrun.views.item import ItemView
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 
 import agentrun
-from agentrun.checkpoint import Checkpoint
+from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.checkpoint.summary import new_checkpoint
 from agentrun.errors import CheckpointError, ItemsError
-from agentrun.job import Job
-from agentrun.listing import ItemView, open_listing, read_items, read_source
-from agentrun.opening import open_job
-from agentrun.sources.port import digest
-from agentrun.standing import new_checkpoint
-from agentrun.store.folder import FolderStore
+from agentrun.items.port import digest
+from agentrun.job.job import Job
+from agentrun.job.opening import open_job
+from agentrun.store.folder.store import FolderStore
 from agentrun.store.port import Entry
-from agentrun.views import read_job_view, read_summaries
+from agentrun.views.item import ItemView
+from agentrun.views.jobs import read_job_view, read_summaries
+from agentrun.views.listing import open_listing, read_items, read_source
 
 
 class Made:

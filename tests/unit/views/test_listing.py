@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentrun.listing import ItemView, Listing, open_listing
+from agentrun.views.item import ItemView
+from agentrun.views.listing import Listing, open_listing
 from cli.made import Made
 
 

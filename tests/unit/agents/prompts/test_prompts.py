@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from agentrun.agents import load_agent
+from agentrun.agents.agent import load_agent
+from agentrun.agents.attempt import Attempt, Outcome
+from agentrun.agents.failure import judge
 from agentrun.errors import AgentError
-from agentrun.executors.open import open_executor
-from agentrun.executors.port import Attempt, Outcome
-from agentrun.failure import judge
+from agentrun.executors.choice import open_executor
 from agentrun.item import Item
-from agentrun.job import Job, build_job
+from agentrun.job.build import build_job
+from agentrun.job.job import Job
 from llm.server import Asked, LlmServer, serve
 
 KEY = "sk-canary-0123456789"
@@ -117,7 +118,7 @@ def line(text: str, key: str = "k") -> Item:
 def test_loading_a_prompt_imports_nothing_of_what_runs_it(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path\n"
-        "from agentrun.job import build_job; from agentrun.agents import load_agent\n"
+        "from agentrun.job.build import build_job; from agentrun.agents.agent import load_agent\n"
         "values = {'prompt': '{text}', 'model': 'openai:x', 'items': {'lines': 'x'}}\n"
         "load_agent(build_job([('x', values)], base=Path('.'), file=None, default_name='x'))\n"
         "print([name for name in ('pydantic_ai', 'openai', 'httpx2', 'jsonschema') if name in sys.modules])\n"

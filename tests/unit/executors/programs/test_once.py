@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agentrun.context import idempotency_key
-from agentrun.executors.guardian import read_process
-from agentrun.executors.port import Outcome
-from agentrun.executors.programs import OUTPUT_LIMIT_BYTES
-from agentrun.failure import judge
+from agentrun.agents.attempt import Outcome
+from agentrun.agents.context import idempotency_key
+from agentrun.agents.failure import judge
+from agentrun.executors.programs.base import OUTPUT_LIMIT_BYTES
 from agentrun.item import Item
+from agentrun.system.guardian import read_process
 
 if TYPE_CHECKING:
     from unit.executors.conftest import Bench

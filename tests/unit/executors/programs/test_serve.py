@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agentrun.agents import load_agent
-from agentrun.context import idempotency_key
+from agentrun.agents.agent import load_agent
+from agentrun.agents.attempt import Outcome
+from agentrun.agents.context import idempotency_key
+from agentrun.agents.failure import judge
 from agentrun.errors import DiskError
-from agentrun.executors import serving
-from agentrun.executors.guardian import read_process
-from agentrun.executors.open import open_executor
-from agentrun.executors.port import Executor, Outcome
-from agentrun.failure import judge
+from agentrun.executors.choice import open_executor
+from agentrun.executors.port import Executor
+from agentrun.executors.programs import serve as serving
 from agentrun.item import Item
-from agentrun.keynames import work_name
-from agentrun.placeholders import escape
+from agentrun.system.guardian import read_process
+from agentrun.values.names import work_name
+from agentrun.values.templates import escape
 
 if TYPE_CHECKING:
     from unit.executors.conftest import Bench

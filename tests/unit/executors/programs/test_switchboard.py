@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agentrun.agents import load_agent
+from agentrun.agents.agent import load_agent
+from agentrun.agents.attempt import Channel, Outcome
 from agentrun.errors import DiskError
-from agentrun.executors.open import open_executor
-from agentrun.executors.port import Channel, Executor, Outcome
-from agentrun.executors.switchboard import Switchboard
+from agentrun.executors.choice import open_executor
+from agentrun.executors.port import Executor
+from agentrun.executors.programs.switchboard import Switchboard
 from agentrun.item import Item
-from agentrun.keynames import work_name
-from agentrun.placeholders import escape
+from agentrun.values.names import work_name
+from agentrun.values.templates import escape
 
 if TYPE_CHECKING:
     from unit.executors.conftest import Bench

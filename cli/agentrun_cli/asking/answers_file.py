@@ -1,0 +1,119 @@
+"""A file of answers: a line for each item, as CSV or JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentrun.views.item import ItemView
+    from agentrun.views.listing import Listing
+    from agentrun_cli.asking.choosing import KnownJob
+
+
+_OURS = ("key", "answer", "text", "index", "question")
+_PREFIX = "details."
+_YES, _NO = ("yes", "y", "true", "1", "approve", "approved"), ("no", "n", "false", "0", "refuse", "refused")
+
+
+def read_answers(file: str, known: KnownJob, listing: Listing) -> list[tuple[ItemView, dict[str, Any]]]:
+    """The items of the file that wait, with what is answered: yes, text, details. Anything unclear is an error.
+
+    Lines without an answer, and those of items that do not wait any more, are left out, and counted aloud.
+    """
+    from agentrun.errors import UsageError
+    from agentrun_cli.asking.choosing import choose_view
+    from agentrun_cli.terminal import clean, counted, say
+
+    found: dict[str, tuple[ItemView, dict[str, Any]]] = {}
+    empty, settled = 0, []
+    for where, row in _rows(file):
+        key, word = row.get("key"), row.get("answer")
+        if key is None or key == "":
+            raise UsageError(f"{where}: has no key")
+        if word is None or word == "":
+            empty += 1
+            continue
+        try:
+            view = choose_view(known, listing, str(key), None)
+        except UsageError as error:
+            raise UsageError(f"{where}: {error.message}") from None
+        if view.key in found:
+            raise UsageError(f"{where}: answers {clean(view.key)} a second time; leave one of the lines")
+        if view.question is None:
+            settled.append(view.key)
+            continue
+        found[view.key] = (view, _said(where, word, row, view.question.get("details") or {}))
+    if empty:
+        say(f"{counted(empty, 'line')} without an answer left out")
+    if settled:
+        say(
+            f"{counted(len(settled), 'line')} left out, of items that do not wait any more, such as {clean(settled[0])}"
+        )
+    return list(found.values())
+
+
+def _said(where: str, word: Any, row: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    from agentrun.errors import UsageError
+    from agentrun.values.json import parse_value
+    from agentrun_cli.terminal import clean
+
+    plain = str(word).strip().lower()
+    if plain not in (*_YES, *_NO):
+        raise UsageError(f"{where}: answer is {clean(word, limit=60)}; write yes or no")
+    details: dict[str, Any] = {}
+    for name, value in row.items():
+        # In a table an empty cell leaves the detail as it is.
+        if name in _OURS or value is None or (value == "" and row[_IS_TABLE]) or name == _IS_TABLE:
+            continue
+        name = name.removeprefix(_PREFIX)
+        if name not in known:
+            has = f"it has {', '.join(map(clean, known))}" if known else "it has none"
+            raise UsageError(f"{where}: the question has no detail {clean(name, limit=100)}; {has}")
+        if row[_IS_TABLE] and not isinstance(known[name], str):
+            try:
+                value = parse_value(value)
+            except ValueError as error:
+                raise UsageError(f"{where}: {clean(name)} is {error}") from None
+        details[name] = value
+    return {"yes": plain in _YES, "text": str(row.get("text") or ""), "details": details}
+
+
+_IS_TABLE = "\0table"
+
+
+def _rows(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each line with where it is."""
+    import csv
+
+    from agentrun.errors import UsageError
+    from agentrun.values.json import parse_value
+    from agentrun_cli.terminal import HERE, shown_path
+
+    path = HERE / file
+    shown = shown_path(path)
+    is_table = path.suffix.lower() == ".csv"
+    if not is_table and path.suffix.lower() not in (".jsonl", ".ndjson"):
+        raise UsageError(f"{shown}: is neither .csv nor .jsonl; give one of them")
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            if is_table:
+                table = csv.DictReader(lines, strict=True)
+                if "key" not in (table.fieldnames or ()) or "answer" not in (table.fieldnames or ()):
+                    raise UsageError(f"{shown}: its first line names the columns; it needs key and answer")
+                for row in table:
+                    where = f"{shown}:{table.line_num}"
+                    if None in row:
+                        raise UsageError(f"{where}: has more cells than the first line names columns")
+                    yield where, {**row, _IS_TABLE: True}
+                return
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    value = parse_value(line)
+                    if not isinstance(value, dict):
+                        raise UsageError(f'{shown}:{number}: is not an object; write {{"key": …, "answer": "yes"}}')
+                    yield f"{shown}:{number}", {**value, _IS_TABLE: False}
+    except OSError as error:
+        raise UsageError(f"{shown}: cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error, ValueError) as error:
+        raise UsageError(f"{shown}: cannot be read: {error}") from None

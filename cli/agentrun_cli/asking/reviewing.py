@@ -1,0 +1,177 @@
+"""A conversation about the waiting items, one by one. Each answer is posted at once.
+
+1 of 3   letters/ada.txt   asked 5m ago
+  Send this draft?
+  draft:
+    Dear Ada,
+    …
+  step outline: 3 points: …
+
+[a]pprove  [r]efuse  answer in [w]ords  [e]dit  [v]iew all  [s]kip for now  [q]uit: a
+approved
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentrun.views.item import ItemView
+    from agentrun.views.listing import Listing
+    from agentrun_cli.asking.choosing import KnownJob
+
+
+PROMPT = "[a]pprove  [r]efuse  answer in [w]ords  [e]dit a detail  [v]iew all  [s]kip for now  [q]uit: "
+_WORDS = {
+    "approve": "a",
+    "yes": "a",
+    "y": "a",
+    "refuse": "r",
+    "no": "r",
+    "n": "r",
+    "words": "w",
+    "edit": "e",
+    "view": "v",
+    "skip": "s",
+    "quit": "q",
+}
+
+
+class Review:
+    def __init__(self, known: KnownJob, listing: Listing, run_id: str, by: str) -> None:
+        self._known = known
+        self._listing = listing
+        self._run_id = run_id
+        self._by = by
+        self.posted = 0
+        """By this review."""
+        self.answered = 0
+        """Also by others, meanwhile."""
+
+    def talk(self, total: int) -> None:
+        """Until all were shown, or the person has enough."""
+        from agentrun.people.messages import answered, messages_in, open_inbox, question_of
+        from agentrun_cli.terminal import clean, put
+
+        inbox = open_inbox(self._known.folder)
+        for number, view in enumerate(self._listing.items({"waiting"}), 1):
+            if question_of(view) in answered(messages_in(inbox)):
+                self.answered += 1
+                put(f"\n{number} of {total}   {clean(view.key)}: answered already, not taken in yet")
+                continue
+            self._show(view, f"{number} of {total}")
+            if not self._ask(view):
+                return
+
+    def _show(self, view: ItemView, place: str = "", *, full: bool = False) -> None:
+        from agentrun.values.clock import age_seconds
+        from agentrun_cli.drawing.questions import question_lines
+        from agentrun_cli.terminal import ago, clean, coloured, put
+
+        if place:
+            asked = str((view.question or {}).get("at") or "")
+            when = f"   asked {ago(age_seconds(asked))}" if asked else ""
+            put(f"\n{place}   {coloured(clean(view.key, limit=1100), 'bold', sys.stdout)}{when}")
+        for line in question_lines(view, self._listing.steps(view), full=full):
+            put(line)
+        put("")
+
+    def _ask(self, view: ItemView) -> bool:
+        """Until it is answered or left; False to quit."""
+        from agentrun_cli.asking.confirming import asks
+        from agentrun_cli.terminal import clean, put
+
+        details: dict[str, Any] = {}
+        while True:
+            typed = asks(PROMPT)
+            if typed is None:
+                return False
+            match _WORDS.get(typed.lower(), typed.lower()):
+                case "a":
+                    self._post(view, True, "", details)
+                    put("approved" + (f", with {clean(', '.join(details))} as edited" if details else ""))
+                    return True
+                case "r":
+                    self._post(view, False, "", details)
+                    put("refused")
+                    return True
+                case "w":
+                    if self._in_words(view, details):
+                        return True
+                case "e":
+                    self._edit(view, details)
+                case "v":
+                    self._show(view, full=True)
+                case "s":
+                    put("left for later")
+                    return True
+                case "q":
+                    return False
+                case _:
+                    put("type one of the letters a, r, w, e, v, s or q, and Enter")
+
+    def _post(self, view: ItemView, yes: bool, text: str, details: dict[str, Any]) -> None:
+        from agentrun.people.messages import answer_message
+        from agentrun_cli.asking.confirming import hand_in
+
+        message = answer_message(view, self._run_id, yes=yes, text=text, details=details, by=self._by)
+        hand_in(self._known, [message])
+        self.posted += 1
+        self.answered += 1
+
+    def _in_words(self, view: ItemView, details: dict[str, Any]) -> bool:
+        from agentrun_cli.asking.confirming import asks
+        from agentrun_cli.terminal import put
+
+        words = asks("your words (empty: back): ")
+        if not words:
+            return False
+        verdict = asks("and that is a yes? [Y/n] ")
+        if verdict is None:
+            return False
+        yes = verdict.lower() in ("", "y", "yes")
+        self._post(view, yes, words, details)
+        put("approved, with your words" if yes else "refused, with your words")
+        return True
+
+    def _edit(self, view: ItemView, details: dict[str, Any]) -> None:
+        """Change a detail in the editor; it goes with the answer."""
+        from agentrun.errors import UsageError
+        from agentrun_cli.asking.editing import UNCHANGED, edit_value
+        from agentrun_cli.terminal import clean, put
+
+        known = (view.question or {}).get("details") or {}
+        name = self._which(known)
+        if name is None:
+            return
+        try:
+            value = edit_value(details.get(name, known[name]), name=name)
+        except UsageError as error:
+            put(clean(error.message))
+            return
+        if value is UNCHANGED:
+            put(f"{clean(name)}: left as it is")
+            return
+        details[name] = value
+        put(f"{clean(name)}: edited; now approve or refuse")
+
+    def _which(self, known: dict[str, Any]) -> str | None:
+        from agentrun_cli.asking.confirming import asks
+        from agentrun_cli.terminal import clean, put
+
+        if not known:
+            put("the question has no details to edit")
+            return None
+        names = list(known)
+        if len(names) == 1:
+            return names[0]
+        for number, name in enumerate(names, 1):
+            put(f"  {number}  {clean(name, limit=100)}")
+        typed = asks("which one? ")
+        if typed and typed.isdecimal() and 1 <= int(typed) <= len(names):
+            return names[int(typed) - 1]
+        if typed in known:
+            return typed
+        put("none of them; nothing is edited")
+        return None

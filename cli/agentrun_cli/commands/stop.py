@@ -1,0 +1,68 @@
+"""agentrun stop: ask the runner of a job to stop."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agentrun_cli import flags
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agentrun.store.port import Holder
+
+
+_POLL_SECONDS = 0.1
+# Two signals of one kind that are pending together count as one.
+_BETWEEN_SIGNALS_SECONDS = 0.3
+
+
+def stop(
+    job: flags.KnownJob,
+    now: Annotated[bool, typer.Option("--now", help="End items in flight at once; they are run again.")] = False,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the runner is gone.")] = True,
+    state_dir: flags.StateDir = None,
+) -> None:
+    """Stop the runner of a job; what is finished is kept."""
+    import socket
+
+    from agentrun.errors import UsageError
+    from agentrun.views.jobs import live_holder
+    from agentrun_cli.terminal import say
+
+    folder = flags.job_folder(job, state_dir)
+    name = flags.how_to_name(folder.name, folder, flags.Asked(job, state_dir=state_dir))
+    holder = live_holder(folder)
+    if holder is None:
+        say(f"{folder.name}: nobody is at work on it")
+        return
+    if holder.host != socket.gethostname():
+        raise UsageError(f"{folder.name}: its runner is pid {holder.pid} on {holder.host}; stop it there")
+    _signal(folder, holder)
+    how = "it ends what is in flight" if now else "it finishes what is in flight"
+    say(f"{folder.name}: asked pid {holder.pid} to stop; {how}")
+    if now:
+        time.sleep(_BETWEEN_SIGNALS_SECONDS)
+        if live_holder(folder) == holder:
+            _signal(folder, holder)
+    if wait:
+        while live_holder(folder) == holder:
+            time.sleep(_POLL_SECONDS)
+        say(f"{folder.name}: stopped; go on with: agentrun resume {name}")
+
+
+def _signal(folder: Path, holder: Holder) -> None:
+    import signal
+
+    from agentrun.errors import UsageError
+
+    try:
+        os.kill(holder.pid, signal.SIGTERM)
+    except ProcessLookupError:
+        pass  # it has ended by itself
+    except PermissionError:
+        raise UsageError(f"{folder.name}: pid {holder.pid} is another user's; stop it as that user") from None

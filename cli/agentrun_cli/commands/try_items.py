@@ -1,0 +1,121 @@
+"""agentrun try: a few items in the foreground, one at a time, without state."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agentrun_cli import flags
+
+if TYPE_CHECKING:
+    from agentrun.agents.attempt import Outcome
+    from agentrun.item import Item
+    from agentrun.job.opening import OpenJob
+
+
+HOW_MANY = 3
+_ENDINGS = ("builtins.KeyboardInterrupt", "bdb.BdbQuit")  # Ctrl-C, and `q` in the debugger
+
+
+def try_items(
+    ctx: typer.Context,
+    job: flags.JobRef = None,
+    wanted: Annotated[list[str] | None, typer.Argument(metavar="[ITEM]...", help="Keys, or paths of items.")] = None,
+    index: Annotated[list[int] | None, typer.Option("--index", metavar="N", help="The item at this index.")] = None,
+    count: Annotated[int, typer.Option("-n", metavar="N", min=1, help="How many, from the first on.")] = HOW_MANY,
+    items: flags.Items = None,
+    kind: flags.Kind = None,
+    key: flags.Key = None,
+    settings: flags.Settings = None,
+    prompt: flags.Prompt = None,
+    model: flags.Model = None,
+    system: flags.System = None,
+    schema: flags.Schema = None,
+    base_url: flags.BaseUrl = None,
+    max_output_tokens: flags.MaxOutputTokens = None,
+    temperature: flags.Temperature = None,
+    parse: flags.Parse = None,
+    serve: flags.Serve = False,
+    env_file: flags.EnvFile = None,
+    needs_env: flags.NeedsEnv = None,
+    carry: flags.Carry = False,
+    name: flags.Name = None,
+    state_dir: flags.StateDir = None,
+) -> None:
+    """Run a few items in the foreground, without state.
+
+    One at a time, attempted once, without a timeout; breakpoint() works. Outputs go to standard output.
+    """
+    from agentrun.trial import Trial
+    from agentrun_cli.launching import make_ready, open_asked
+    from agentrun_cli.terminal import clean_text, say
+
+    opened = open_asked(flags.asked_job(ctx.params, ctx.obj), fresh=False)
+    with contextlib.ExitStack() as stack:
+        found = _choose(opened, _spool_stdin(opened, stack), wanted or [], index or [], count)
+        ready = make_ready(opened)
+        if not sys.__stdout__ or not sys.__stdout__.isatty():
+            # On a terminal prints are left as they are; in a pipe they are not data.
+            stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+        trial = stack.enter_context(Trial(opened.job, ready.agent, say=lambda text: say(clean_text(text))))
+        went_well = [_tell(item, trial.run(item)) for item in found]
+    raise typer.Exit(max(went_well, key=(0, 3, 1).index))
+
+
+def _spool_stdin(opened: OpenJob, stack: contextlib.ExitStack) -> Path | None:
+    """Standard input can be read once: it is kept for as long as this lasts."""
+    if opened.job.items.pattern != "-" or sys.stdin.isatty():
+        return None
+    import shutil
+    import tempfile
+
+    spool = stack.enter_context(tempfile.NamedTemporaryFile(prefix="agentrun-try-"))  # noqa: SIM115
+    shutil.copyfileobj(sys.stdin.buffer, spool)
+    spool.flush()
+    return Path(spool.name)
+
+
+def _choose(opened: OpenJob, spool: Path | None, wanted: list[str], indexes: list[int], count: int) -> list[Item]:
+    """The items asked for; the first few where none are."""
+    from itertools import islice
+
+    from agentrun.errors import ItemsError
+    from agentrun.views.listing import read_source
+    from agentrun_cli.asking.choosing import choose_items
+
+    if wanted or indexes:
+        return choose_items(opened, wanted, indexes, spool=spool)
+    found = [make() for _, _, make in islice(read_source(opened.folder, opened.job, spool=spool), count)]
+    if not found:
+        raise ItemsError(f"{opened.job.name}: there are no items; there is nothing to run")
+    return found
+
+
+def _tell(item: Item, outcome: Outcome) -> int:
+    """One item's line: data if it is done. As an exit code: 0 it went well, 1 it failed, 3 it asks."""
+    from agentrun_cli.terminal import clean, clean_text, coloured, put, say
+
+    failure = outcome.failure
+    if failure is not None and any(name in _ENDINGS for name in failure.types):
+        raise KeyboardInterrupt
+    if outcome.kind == "done":
+        import orjson
+
+        line = {"index": item.index, "key": item.key, "output": orjson.Fragment(outcome.output)}
+        put(orjson.dumps(line).decode())
+        return 0
+    cause = clean(failure.cause if failure else outcome.kind)
+    if outcome.kind == "skipped":
+        say(f"{coloured('skipped', 'yellow')}  {clean(item.key)}: {cause}")
+        return 0
+    if outcome.kind == "waiting":
+        say(f"{coloured('waits', 'yellow')}  {clean(item.key)}: for the answer of a person")
+        return 3
+    if failure is not None and failure.traceback:
+        say(clean_text(failure.traceback).rstrip())
+    say(f"{coloured('failed', 'red')}  {clean(item.key)}: {cause}")
+    return 1

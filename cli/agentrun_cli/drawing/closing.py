@@ -1,0 +1,80 @@
+"""The closing lines of a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from agentrun_cli import terminal as console
+from agentrun_cli.terminal import clean, coloured
+
+if TYPE_CHECKING:
+    pass
+
+
+# ---- the end
+def closing_lines(summary: dict[str, Any], job: str, name: str, seconds: float) -> Iterator[str]:
+    """How it ended and how to go on. `name` is how the job is named in a command that works here."""
+    from agentrun.values.units import format_duration
+    from agentrun_cli.drawing.plan import last_run
+
+    counts, total, code = summary["counts"], summary["total"], summary["exit_code"]
+    output = summary.get("output")
+    where = f" → {console.shown_path(output['path'])}" if isinstance(output, dict) else ""
+    others = "".join(f", {counts[kind]:,} {kind}" for kind in ("failed", "skipped", "waiting") if counts.get(kind))
+    if summary.get("nothing_to_do"):
+        yield f"{job}: nothing to go on with; the last run {last_run(summary)}{where}"
+        return
+    done = f"{counts.get('done', 0):,} of {total:,}"
+    took = f" in {format_duration(seconds)}"
+    if code == 0:
+        yield f"{coloured('done', 'green')}: {done}{others}{took}{where}"
+        yield from _cost_lines(summary.get("usage") or {})
+        if counts.get("failed"):
+            yield f"  the reasons:  agentrun failures {name}"
+        return
+    if code in (1, 3):
+        yield f"{job}: {coloured(f'{done} done{others}', 'yellow')}{took}"
+        if summary.get("partial"):
+            yield f"  so far:       {console.shown_path(summary['partial'])}"
+    else:
+        reason = clean(summary.get("reason") or "stopped", limit=1000)
+        yield f"{job}: {coloured(reason, 'yellow')}"
+        if summary.get("hint"):
+            yield f"  {clean(summary['hint'])}"
+        yield f"  so far:       {done} done{others}{took}; all of it is kept"
+    yield from _cost_lines(summary.get("usage") or {})
+    if counts.get("failed"):
+        yield f"  the reasons:  agentrun failures {name}"
+    if counts.get("waiting"):
+        yield from _question_lines(summary.get("questions") or [], counts["waiting"], name)
+    # Plain, it would run nothing: all that is not done has failed, and is left.
+    failed = " --failed" if code == 1 and summary.get("left") == counts["failed"] else ""
+    flags = f" {summary['flags']}" if summary.get("flags") else ""
+    yield f"  go on with:   agentrun resume {name}{failed}{flags}"
+
+
+def _cost_lines(usage: dict[str, Any]) -> Iterator[str]:
+    """What the run has cost so far, all its launches together."""
+    from agentrun.money.usage import format_cost, format_tokens
+
+    has_tokens = usage.get("input_tokens") or usage.get("output_tokens")
+    if usage.get("cost") is None and not has_tokens:
+        return
+    parts = [format_cost(usage["cost"])] if usage.get("cost") is not None else []
+    parts += [format_tokens(usage)] if has_tokens else []
+    lost = f" ({format_cost(usage['lost'])} of it lost in crashes)" if usage.get("lost") else ""
+    label = "cost:" if usage.get("cost") is not None else "used:"
+    yield f"  {label}         {', '.join(parts)}{lost}"
+
+
+def _question_lines(questions: list[dict[str, Any]], waiting: int, name: str) -> Iterator[str]:
+    """What is asked, each with the command that answers it."""
+    from agentrun_cli.asking.choosing import words_for
+
+    for one in questions:
+        yield f"  {coloured('asks', 'yellow')}  {clean(one['key'], limit=120)}: {clean(one['text'], limit=300)}"
+        yield f"        agentrun answer {name} {words_for(one['key'], one['index'])} --yes"
+    if questions and waiting > len(questions):
+        yield f"        and {waiting - len(questions):,} more"
+    yield f"  answer with:  agentrun review {name}"

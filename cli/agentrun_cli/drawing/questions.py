@@ -1,0 +1,106 @@
+"""The questions of waiting items, as people see them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentrun.views.item import ItemView
+    from agentrun_cli.asking.choosing import KnownJob
+
+
+DETAIL_LINES, DETAIL_CHARACTERS, STEP_CHARACTERS = 12, 1500, 100
+
+
+def question_lines(view: ItemView, steps: list[dict[str, Any]], *, full: bool = False) -> Iterator[str]:
+    """The question, its details and what was done so far. Long details are cut, unless `full`."""
+    from agentrun_cli.terminal import clean, clean_text, coloured
+
+    question = view.question or {}
+    for line in clean_text(str(question.get("text", ""))).split("\n"):
+        yield "  " + coloured(line, "bold", sys.stdout)
+    for name, value in (question.get("details") or {}).items():
+        yield from _detail_lines(clean(name, limit=100), value, full=full)
+    for step in steps:
+        yield from _step_lines(step, full=full)
+
+
+def _detail_lines(name: str, value: Any, *, full: bool) -> Iterator[str]:
+    from agentrun_cli.terminal import clean_text, coloured, counted
+
+    text = clean_text(shown_value(value))
+    label = coloured(f"{name}:", "dim", sys.stdout)
+    if "\n" not in text and len(text) <= 80:
+        yield f"  {label} {text}"
+        return
+    yield f"  {label}"
+    lines = text.rstrip("\n").split("\n")
+    shown = lines if full else _cut(lines)
+    for line in shown:
+        yield f"    {line}"
+    if len(shown) < len(lines) or shown[-1] != lines[len(shown) - 1]:
+        left = len(lines) - len(shown)
+        more = counted(left, "more line") if left else "cut"
+        yield "    " + coloured(f"… ({more})", "dim", sys.stdout)
+
+
+def _cut(lines: list[str]) -> list[str]:
+    kept: list[str] = []
+    room = DETAIL_CHARACTERS
+    for line in lines[:DETAIL_LINES]:
+        kept.append(line[:room])
+        room -= len(line)
+        if room <= 0:
+            break
+    return kept
+
+
+def _step_lines(step: dict[str, Any], *, full: bool) -> Iterator[str]:
+    from agentrun_cli.terminal import clean, clean_text, coloured
+
+    if step["kind"] == "answer":
+        said = step.get("answer") or {}
+        words = f": {clean(said.get('text'))}" if said.get("text") else ""
+        label = f"question {step.get('question')}:"
+        what = f"{'approved' if said.get('yes') else 'refused'} by {clean(said.get('by', ''))}{words}"
+    else:
+        label = f"step {clean(step.get('name', ''), limit=100)}:"
+        what = clean(shown_value(step.get("output")).strip(), limit=STEP_CHARACTERS)
+        if full:
+            yield "  " + coloured(label, "dim", sys.stdout)
+            for line in clean_text(shown_value(step.get("output"))).split("\n"):
+                yield f"    {line}"
+            return
+    yield f"  {coloured(label, 'dim', sys.stdout)} {what}"
+
+
+def shown_value(value: Any) -> str:
+    """Text as it is, anything else as JSON."""
+    import json
+
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def question_json(known: KnownJob, view: ItemView, steps: list[dict[str, Any]], *, answered: bool) -> dict[str, Any]:
+    question = view.question or {}
+    return {
+        "index": view.index,
+        "key": view.key,
+        "generation": view.gen,
+        "question": question.get("n", 1),
+        "text": question.get("text", ""),
+        "details": question.get("details") or {},
+        "at": question.get("at"),
+        "steps": [{"name": one.get("name"), "output": one.get("output")} for one in steps if one["kind"] == "step"],
+        "answered": answered,
+        "command": f"{how_to_answer(known, view)} --yes",
+    }
+
+
+def how_to_answer(known: KnownJob, view: ItemView) -> str:
+    """The command that answers it, but for the answer."""
+    from agentrun_cli.asking.choosing import words_for
+
+    return f"agentrun answer {known.name} {words_for(view.key, view.index)}"

@@ -1,0 +1,67 @@
+"""agentrun usage: what a program's call of a model has used, or has cost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from agentrun_cli.inside.program import WRONG, Left, new_parser, open_caller, read_file
+
+USAGE = "[--model M] [--input-tokens N] [--output-tokens N] [--cost X] [--response FILE|-] …"
+HELP = """In a program: report what a call of a model used.
+
+It counts for the item and for the budget. Give what you know; without --cost, the price is looked up by the model.
+--cost 0 says that it was free.
+
+\b
+  --model M                the model's name, as the provider calls it
+  --provider P             openai, anthropic, google …
+  --input-tokens N         all that were sent, those from a cache too
+  --output-tokens N
+  --cache-read-tokens N
+  --cache-write-tokens N
+  --requests N             how many calls this was; 1 if not said
+  --cost X                 in US dollars
+  --response FILE|-        the provider's response as JSON: the rest is read from it
+"""
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "requests")
+
+
+def main(words: list[str]) -> int:
+    parser = new_parser("usage")
+    for name in ("model", "provider", "cost", "response", *_COUNTS):
+        parser.add_argument("--" + name.replace("_", "-"), dest=name)
+    given = {name: text for name, text in vars(parser.parse_args(words)).items() if text is not None}
+    if not given:
+        raise Left(WRONG, "say what was used, or --cost 0 if it was free; see: agentrun usage --help")
+    message = _read_response(given.pop("response")) if "response" in given else {}
+    for name, text in given.items():
+        message[name] = _count(name, text) if name in _COUNTS else _dollars(text) if name == "cost" else text
+    with open_caller() as caller:
+        caller.call({**message, "type": "usage"})
+    return 0
+
+
+def _read_response(path: str) -> dict[str, Any]:
+    from agentrun.money.providers import read_usage
+
+    try:
+        return dict(read_usage(json.loads(read_file(path))))
+    except (TypeError, ValueError) as error:
+        raise Left(WRONG, f"--response {path}: {error}") from None
+
+
+def _count(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise Left(WRONG, f"--{name.replace('_', '-')} is {text!r}; write a whole number")
+    return int(text)
+
+
+def _dollars(text: str) -> float:
+    try:
+        dollars = float(text)
+    except ValueError:
+        dollars = -1.0
+    if not 0 <= dollars < float("inf"):
+        raise Left(WRONG, f"--cost is {text!r}; write US dollars, such as 0.03")
+    return dollars

@@ -1,0 +1,223 @@
+"""The facts about an exception, taken down where it was raised.
+
+An exception is the user's object: reading its attributes, even its text, may run any code. Nothing here
+raises.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+from agentrun.agents.attempt import Outcome
+from agentrun.agents.failure import Failure
+from agentrun.errors import AgentSignal, Retry, Skip, Stop
+from agentrun.values.json import NotJson
+
+MESSAGE_LIMIT = 4 * 1024
+TRACEBACK_LIMIT = 16 * 1024
+_DEEPEST_CAUSE = 10
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_T = TypeVar("_T")
+
+
+def outcome_from(error: BaseException) -> Outcome:
+    """How an attempt ended that raised `error`."""
+    return Outcome("skipped" if isinstance(error, Skip) else "failed", failure=failure_from(error))
+
+
+def failure_from(error: BaseException) -> Failure:
+    trace = _try(lambda: user_traceback(error), "")
+    error, others = _leaf(error)
+    if isinstance(error, NotJson):
+        return Failure("output", _clip(str(error), MESSAGE_LIMIT))
+    message = _message(error)
+    if others:
+        message = f"{message} (and {others} more)"
+    told = _try(lambda: _teller(error), error)
+    types = list(dict.fromkeys([*_type_names(type(error)), *_type_names(type(told))]))
+    return Failure(
+        "exception",
+        message,
+        types=tuple(types),
+        traceback=trace,
+        status=_try(lambda: _status(told), None),
+        code=_try(lambda: _clip(_code(told), 200), ""),
+        retry_after_seconds=_try(lambda: _retry_after(told), None),
+        resume_at=_try(lambda: _time_text(error.resume_at), None) if isinstance(error, Stop) else None,
+    )
+
+
+def user_traceback(error: BaseException) -> str:
+    """The traceback as the user knows it: without our frames and importlib's, with the causes."""
+    from traceback import TracebackException
+
+    whole = TracebackException.from_exception(error)
+    for part in _parts(whole):
+        if part.stack is not None:
+            part.stack[:] = [frame for frame in part.stack if not _is_ours(frame.filename)]
+            if not part.stack:
+                part.stack = None  # no header over nothing
+    text = "".join(whole.format())
+    if len(text) > TRACEBACK_LIMIT:
+        head = TRACEBACK_LIMIT // 4
+        text = f"{text[:head]}\n  […]\n{text[head - TRACEBACK_LIMIT :]}"
+    return _unicode(text)
+
+
+def _parts(whole: Any) -> Iterator[Any]:
+    todo, seen = [whole], set()
+    while todo:
+        part = todo.pop()
+        if part is None or id(part) in seen:
+            continue
+        seen.add(id(part))
+        yield part
+        todo += [part.__cause__, part.__context__, *(getattr(part, "exceptions", None) or ())]
+
+
+def _is_ours(filename: str) -> bool:
+    return filename.startswith((_OURS, "<frozen "))
+
+
+def _leaf(error: BaseException) -> tuple[BaseException, int]:
+    """What a group of exceptions is about, and how many others are in it."""
+    leaves: list[BaseException] = []
+    todo = [error]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, BaseExceptionGroup):
+            todo += reversed(part.exceptions)
+        else:
+            leaves.append(part)
+    if not leaves:
+        return error, 0
+    said = [leaf for leaf in leaves if isinstance(leaf, AgentSignal)]
+    return (said or leaves)[0], len(leaves) - 1
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        code = "" if error.code is None else _try(lambda: repr(error.code), "…")
+        return _clip(f"the agent called sys.exit({code})", 200)
+    text = _try(lambda: str(error), None)
+    if text is None:
+        text = f"(its text cannot be read: {type(error).__name__}.__str__ fails)"
+    return _clip(text, MESSAGE_LIMIT)
+
+
+def _type_names(cls: type) -> tuple[str, ...]:
+    return _try(lambda: tuple(_unicode(f"{c.__module__}.{c.__qualname__}") for c in cls.__mro__ if c is not object), ())
+
+
+def _teller(error: BaseException) -> BaseException:
+    """The exception that says what the other side answered: this one, or the nearest that it was raised `from`.
+
+    Not its context: what failed while another error was being handled need not be because of that.
+    """
+    if isinstance(error, AgentSignal):
+        return error
+    cause: BaseException | None = error
+    for _ in range(_DEEPEST_CAUSE):
+        if cause is None:
+            break
+        if _try(partial(_status, cause), None) is not None:
+            return cause
+        cause = cause.__cause__
+    return error
+
+
+def _status(error: BaseException) -> int | None:
+    if isinstance(error, SystemExit):
+        return None
+    response = _read(error, "response")
+    found = [_read(error, "status_code"), _read(error, "status"), _read(response, "status_code")]
+    found += [_read(response, "status"), _read(error, "code")]
+    found.append(_read(_read(response, "ResponseMetadata"), "HTTPStatusCode"))  # boto
+    for value in found:
+        if isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599:
+            return int(value)
+    return None
+
+
+def _code(error: BaseException) -> str:
+    body = _read(error, "body")
+    inner = _read(body, "error")
+    found = [_read(error, "code"), _read(error, "provider_error_code"), _read(inner, "code"), _read(inner, "type")]
+    found += [_read(body, "code"), _read(body, "type"), _read(error, "provider_error_type"), _read(error, "status")]
+    found.append(_read(_read(_read(error, "response"), "Error"), "Code"))  # boto
+    return next((value for value in found if isinstance(value, str) and value), "")
+
+
+def _retry_after(error: BaseException) -> float | None:
+    if isinstance(error, Retry):
+        return _seconds(error.after)
+    headers = _read(_read(error, "response"), "headers") or _read(error, "headers")
+    get = getattr(headers, "get", None)
+    said = _read(error, "retry_after")
+    otherwise = _seconds(said) if isinstance(said, int | float) else None
+    if not callable(get):
+        return otherwise
+    milliseconds = _try(lambda: _seconds(get("retry-after-ms")), None)
+    if milliseconds is not None:
+        return milliseconds / 1000
+    value = get("retry-after") or get("Retry-After")
+    if value is None:
+        return otherwise
+    seconds = _try(lambda: _seconds(value), None)
+    if seconds is not None:
+        return seconds
+    from email.utils import parsedate_to_datetime
+
+    return max(0.0, parsedate_to_datetime(str(value)).timestamp() - time.time())
+
+
+def _seconds(value: Any) -> float | None:
+    if value is None:
+        return None
+    seconds = float(value)
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _time_text(value: Any) -> str | None:
+    from datetime import UTC, datetime, timedelta
+
+    if value is None:
+        return None
+    if isinstance(value, timedelta):
+        value = datetime.now(UTC) + value
+    elif isinstance(value, int | float):
+        value = datetime.fromtimestamp(value, UTC)
+    if isinstance(value, datetime):
+        return value.astimezone().isoformat(timespec="seconds")
+    return _clip(str(value), 100)
+
+
+def _read(value: Any, name: str) -> Any:
+    """An attribute, or a mapping's entry; None where there is none."""
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        return value.get(name)
+    return _try(lambda: getattr(value, name, None), None)
+
+
+def _try(read: Callable[[], _T], otherwise: _T) -> _T:
+    try:
+        return read()
+    except Exception:
+        return otherwise
+
+
+def _clip(text: str, limit: int) -> str:
+    text = _unicode(text)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _unicode(text: str) -> str:
+    """Text that JSON can hold: lone surrogates are spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode()

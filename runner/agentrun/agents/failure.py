@@ -1,0 +1,199 @@
+"""Why an attempt failed, as facts; and what follows, as one pure function."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+THREAD_TIMEOUT = "thread-timeout"
+"""The code of a timeout in a thread, which cannot be ended: another attempt would be a second live one."""
+Origin = Literal["exception", "program", "timeout", "lost", "output"]
+Verdict = Literal["transient", "item", "everyone", "skip"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The facts about one failed attempt. It crosses processes as JSON."""
+
+    origin: Origin
+    message: str
+    types: tuple[str, ...] = ()
+    """Qualified names of the exception's class and its bases, nearest first."""
+    traceback: str = ""
+    status: int | None = None
+    code: str = ""
+    retry_after_seconds: float | None = None
+    exit_code: int | None = None
+    resume_at: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value not in (None, "", ())}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Failure:
+        return cls(**{"message": "", **value, "types": tuple(value.get("types", ()))})
+
+    @property
+    def cause(self) -> str:
+        """One line for people: the kind of error and its message."""
+        if self.origin == "exception" and self.types:
+            name = self.types[0].rpartition(".")[2]
+            return f"{name}: {self.message}" if self.message else name
+        return self.message
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    verdict: Verdict
+    passes_by_itself: bool = field(default=False)
+    """For `everyone`: exit 75 rather than 4."""
+    most_attempts: int | None = None
+    """A bound below the job's own, or None."""
+
+
+_SIGNALS: dict[str, Judgement] = {
+    "agentrun.errors.Retry": Judgement("transient"),
+    "agentrun.errors.Fail": Judgement("item"),
+    "agentrun.errors.Skip": Judgement("skip"),
+    # A worker could not load the agent, which the runner could: no item can be run.
+    "agentrun.errors.AgentError": Judgement("everyone"),
+}
+# Not ValueError, KeyError and IndexError: a model's odd reply raises those, and the next reply may be right.
+_PROGRAMMING = frozenset(
+    f"builtins.{name}"
+    for name in [
+        "AssertionError",
+        "AttributeError",
+        "ImportError",
+        "NameError",
+        "NotImplementedError",
+        "RecursionError",
+        "SyntaxError",
+        "SystemExit",
+        "TypeError",
+        "ZeroDivisionError",
+    ]
+)
+_TRANSIENT_STATUS = frozenset({408, 425, 429})
+_MODEL_SDKS = (
+    "openai",
+    "anthropic",
+    "google",
+    "mistralai",
+    "cohere",
+    "groq",
+    "litellm",
+    "pydantic_ai",
+    "boto",
+)
+_EVERYONES_STATUS = frozenset({401, 402, 403})
+# pydantic-ai has read the provider's own codes: some send a bad key as 400, or a refused text as 403.
+_EVERYONES_TYPES = frozenset(
+    f"pydantic_ai.exceptions.{name}"
+    for name in ["ModelAuthenticationError", "ModelNotFoundError", "ModelQuotaExceededError"]
+)
+_REJECTED_TYPE = "pydantic_ai.exceptions.ModelRequestRejectedError"
+# By code or by text, whatever the status: providers report a spent quota as 400, 402, 403 or 429.
+_SPENT = re.compile(
+    r"insufficient[ _]quota|exceeded your current quota|credit balance is too low|billing[ _]hard[ _]limit"
+    r"|quota[ _]?exceeded|insufficient[ _](credits?|funds|balance)|out of credits|payment required"
+    r"|credit_balance_exhausted|(spend|usage)_limit_exceeded|billing_not_active",
+    re.IGNORECASE,
+)
+_NO_CREDIT = re.compile(r"insufficient[ _](quota|credits?|funds|balance)|credit|billing|payment", re.IGNORECASE)
+_TRY_AGAIN_IN = re.compile(r"(?:retry|try again) (?:in|after) (\d+(?:\.\d+)?) ?(ms|s|m|h)", re.IGNORECASE)
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+LONGEST_WAIT_SECONDS = 15 * 60.0
+"""What is asked to be waited for longer than this is no pause between attempts: the run stops, and is resumed."""
+_UNKNOWN_MODEL = re.compile(
+    r"model_not_found|model(?:[^.\n]|\.(?=\S)){0,80}?(does not exist|not found|not supported|is not available)"
+    r"|(unknown|invalid) model",
+    re.IGNORECASE,
+)
+
+
+def asked_wait(failure: Failure) -> float | None:
+    """For how many seconds the other side asks to be left alone, in a header or in words; None if it does not."""
+    if failure.retry_after_seconds is not None:
+        return failure.retry_after_seconds
+    if failure.status == 429 and (found := _TRY_AGAIN_IN.search(failure.message)):
+        return float(found[1]) * _UNIT_SECONDS[found[2].lower()]
+    return None
+
+
+def judge(failure: Failure) -> Judgement:
+    """What a failure means: for its attempt, for its item, or for everyone."""
+    if failure.code == THREAD_TIMEOUT:
+        return Judgement("item")
+    if failure.origin in ("timeout", "lost"):
+        return Judgement("transient", most_attempts=2)
+    if failure.origin == "output":
+        return Judgement("item")
+    if failure.origin == "program":
+        return _judge_program(failure)
+    for name in failure.types:
+        if name == "agentrun.errors.Stop":
+            return Judgement("everyone", passes_by_itself=failure.resume_at is not None)
+        if name in _SIGNALS:
+            return _SIGNALS[name]
+    wait = asked_wait(failure)
+    if failure.status is not None and wait is not None and wait > LONGEST_WAIT_SECONDS:
+        return Judgement("everyone", passes_by_itself=True)
+    if _is_from_model_sdk(failure) and _is_everyones(failure):
+        # Some call a limit per minute a quota, too; those say when to come back.
+        is_limit = failure.status == 429 and wait is not None and not _NO_CREDIT.search(_said(failure))
+        return Judgement("transient" if is_limit else "everyone")
+    if failure.status is not None:
+        transient = failure.status in _TRANSIENT_STATUS or failure.status >= 500
+        return Judgement("transient" if transient else "item")
+    # A connection error of a library may inherit from ValueError, say; its nearest class decides.
+    if any(_is_connection_error(name) for name in failure.types):
+        return Judgement("transient")
+    if any(name in _PROGRAMMING for name in failure.types):
+        return Judgement("item")
+    return Judgement("transient")
+
+
+def _judge_program(failure: Failure) -> Judgement:
+    match failure.exit_code:
+        case 65:
+            return Judgement("item")
+        case 77:
+            return Judgement("skip")
+        case 126 | 127:
+            return Judgement("everyone")
+        case _:
+            return Judgement("transient")
+
+
+def _is_from_model_sdk(failure: Failure) -> bool:
+    return any(name.split(".", 1)[0].startswith(_MODEL_SDKS) for name in failure.types)
+
+
+def _said(failure: Failure) -> str:
+    return f"{failure.code} {failure.message}"
+
+
+def _is_everyones(failure: Failure) -> bool:
+    said = _said(failure)
+    if _SPENT.search(said) or _EVERYONES_TYPES.intersection(failure.types):
+        return True
+    if failure.status in _EVERYONES_STATUS:
+        return _REJECTED_TYPE not in failure.types
+    return failure.status in (400, 404) and bool(_UNKNOWN_MODEL.search(said))
+
+
+def _is_connection_error(name: str) -> bool:
+    last = name.rpartition(".")[2]
+    return last in ("ConnectionError", "TimeoutError") or last.endswith(
+        (
+            "ConnectionError",
+            "ConnectError",
+            "ConnectTimeout",
+            "ReadTimeout",
+            "APITimeoutError",
+            "RemoteProtocolError",
+        )
+    )

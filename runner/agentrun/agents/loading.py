@@ -1,0 +1,167 @@
+"""From a reference to the user's object: `file.py:name`, or `package.module:name`.
+
+A reference means the same in the runner and in its workers. Whatever goes wrong is an AgentError, with the
+user's own traceback where their code was running.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from agentrun.agents.exceptions import user_traceback
+from agentrun.errors import AgentError
+
+MAIN_MODULE = "__agentrun_main__"
+_PACKAGE_OF = {
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python",
+    "dotenv": "python-dotenv",
+    "PIL": "pillow",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
+_loading_in_worker = False
+
+
+class LoadedEnough(BaseException):
+    """Ends the loading of a script in a worker, where the script itself would start the run."""
+
+
+def loading_in_worker() -> bool:
+    """Whether a script is being loaded for its function: `agentrun.run` then raises LoadedEnough."""
+    return _loading_in_worker
+
+
+def load_in_worker(reference: str, base: Path, *, as_main: bool) -> Any:
+    """The same object as in the runner; with `as_main` its file was the runner's own script."""
+    global _loading_in_worker
+    _loading_in_worker = True
+    try:
+        return load(reference, base, as_main=as_main)
+    finally:
+        _loading_in_worker = False
+
+
+def load(reference: str, base: Path, *, as_main: bool = False) -> Any:
+    """The object that a reference names, looked for in `base` first."""
+    source, _, name = reference.rpartition(":")
+    if is_held_by_script(reference):
+        raise AgentError(f"{reference}: its agent is in the script or notebook that began it; go on by running that")
+    put_first_on_path(base)
+    if source.endswith(".py") or "/" in source:
+        path = Path(os.path.normpath(base / source))
+        if not path.is_file():
+            raise AgentError(f"{reference}: there is no file {path}")
+        if path.parent != base:
+            put_on_path(path.parent)
+        module = _run(source, lambda: _load_file(path, as_main=as_main))
+    else:
+        module = _run(source, lambda: importlib.import_module(source))
+    return _find(module, name, source)
+
+
+def is_held_by_script(reference: str) -> bool:
+    """A script or notebook handed the function over itself: nobody else can find it by this name."""
+    source, _, name = reference.rpartition(":")
+    return source == "__main__" or "<" in name
+
+
+def put_first_on_path(folder: Path) -> None:
+    text = str(folder)
+    if sys.path[:1] != [text]:
+        sys.path[:] = [text, *(entry for entry in sys.path if entry != text)]
+
+
+def put_on_path(folder: Path) -> None:
+    """For the modules beside an agent's file; after the job's folder."""
+    if str(folder) not in sys.path:
+        sys.path.insert(1, str(folder))
+
+
+def module_file(module: Any) -> str | None:
+    file = getattr(module, "__file__", None)
+    return os.path.realpath(file) if isinstance(file, str) else None
+
+
+def _load_file(path: Path, *, as_main: bool) -> ModuleType:
+    # Under its stem, as another module of the user's would import it; it is then run only once.
+    name = MAIN_MODULE if as_main else path.stem
+    taken = sys.modules.get(name)
+    if taken is not None:
+        if module_file(taken) == os.path.realpath(path):
+            return taken
+        name = f"agentrun_agent_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path, loader=SourceFileLoader(name, str(path)))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    if as_main:
+        # What was pickled in the script names `__main__`; and multiprocessing must not go by the spec.
+        sys.modules["__main__"] = module
+        module.__spec__ = None
+    try:
+        spec.loader.exec_module(module)
+    except LoadedEnough:
+        pass
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return module
+
+
+def _run(source: str, load_module: Any) -> Any:
+    try:
+        return load_module()
+    except ModuleNotFoundError as error:
+        raise AgentError(_missing(source, error), traceback=user_traceback(error)) from error
+    except SystemExit as error:
+        message = f"{source}: it called sys.exit({error.code!r}) while it was loaded"
+        hint = 'put what is to run only as a script under `if __name__ == "__main__":`'
+        raise AgentError(f"{message}; {hint}", traceback=user_traceback(error)) from error
+    except Exception as error:
+        told = f"{type(error).__name__}: {error}".rstrip(": ")
+        raise AgentError(f"{source}: it cannot be loaded: {told}", traceback=user_traceback(error)) from error
+
+
+def _missing(source: str, error: ModuleNotFoundError) -> str:
+    package = (error.name or "").partition(".")[0]
+    if not package or package in sys.modules:
+        return f"{source}: it cannot be loaded: {error}"
+    if package == source.partition(".")[0]:
+        return f"{source}: there is no such module here; sys.path begins with {sys.path[0]}"
+    distribution = _PACKAGE_OF.get(package, package)
+    return (
+        f'{source}: this interpreter ({sys.executable}) has no package "{package}"; '
+        f"install it with: {sys.executable} -m pip install {distribution}"
+    )
+
+
+def _find(module: Any, name: str, source: str) -> Any:
+    found = module
+    for part in name.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise AgentError(f'{source}: there is no "{name}" in it; {_has(module, name)}') from None
+    return found
+
+
+def _has(module: ModuleType, name: str) -> str:
+    from difflib import get_close_matches
+
+    there = [
+        key
+        for key, value in vars(module).items()
+        if not key.startswith("_") and callable(value) and getattr(value, "__module__", None) == module.__name__
+    ]
+    if not there:
+        return "it has no functions of its own"
+    near = get_close_matches(name, there, n=3, cutoff=0.5)
+    return "it has: " + ", ".join([*near, *(key for key in there if key not in near)][:10])

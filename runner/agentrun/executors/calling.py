@@ -1,0 +1,106 @@
+"""Calling the user's code for one attempt, and taking down how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from agentrun.agents.attempt import Outcome
+from agentrun.agents.context import Context, Link
+from agentrun.agents.exceptions import outcome_from
+from agentrun.agents.failure import Failure
+from agentrun.errors import Parked, Skip
+from agentrun.item import Item
+from agentrun.values.json import encode
+
+Target = Callable[..., Any]
+CLOSE_SECONDS = 10.0
+"""What an agent may take to close."""
+
+
+def perform(target: Target, item: Item, context: Context | None, link: Link) -> Outcome:
+    """A sync agent's attempt; the context is for one that wants it.
+
+    Whatever the agent raises is an outcome, KeyboardInterrupt too.
+    """
+    try:
+        try:
+            value = target(item) if context is None else target(item, ctx=context)
+        except Skip as skip:
+            outcome = outcome_from(skip)
+        else:
+            if hasattr(value, "__await__"):
+                return _refuse_awaitable(value)
+            outcome = Outcome("done", encode(value), made_files=context is not None and context.made_files)
+        if context is not None and (message := context.carry_message()) is not None:
+            link.call(message)
+        return outcome
+    except Parked:
+        return Outcome("waiting")
+    except BaseException as error:
+        return outcome_from(error)
+    finally:
+        if context is not None:
+            context.close()
+
+
+async def perform_async(target: Target, item: Item, context: Context | None, link: Link) -> Outcome:
+    """An async agent's attempt; the context is for one that wants it.
+
+    CancelledError and the user's Ctrl-C are not the agent's, and are raised.
+    """
+    try:
+        try:
+            value = await (target(item) if context is None else target(item, ctx=context))
+        except Skip as skip:
+            outcome = outcome_from(skip)
+        else:
+            outcome = Outcome("done", encode(value), made_files=context is not None and context.made_files)
+        if _is_cancelled():  # swallowed by the agent; what it returned came too late
+            raise asyncio.CancelledError
+        if context is not None and (message := context.carry_message()) is not None:
+            await link.call(message)
+        return outcome
+    except asyncio.CancelledError as error:
+        if _is_cancelled():
+            raise
+        # Nobody cancelled this attempt: the agent let a CancelledError of its own escape.
+        return outcome_from(error)
+    except KeyboardInterrupt:
+        raise
+    except Parked:
+        return Outcome("waiting")
+    except BaseException as error:
+        return outcome_from(error)
+    finally:
+        if context is not None:
+            context.close()
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _refuse_awaitable(value: Any) -> Outcome:
+    if hasattr(value, "close"):
+        value.close()  # else "was never awaited" is printed later, without a place
+    kind = type(value).__name__
+    message = f"the agent returned a {kind}; declare it with `async def`"
+    return Outcome("failed", failure=Failure("output", message))
+
+
+async def close_agent(instance: Any) -> None:
+    """Let a class agent close: `aclose()` if it has one, else `close()`."""
+    close = getattr(instance, "aclose", None) or getattr(instance, "close", None)
+    if callable(close):
+        result = close()
+        if hasattr(result, "__await__"):
+            await result
+
+
+def tell_of_close(error: Exception) -> None:
+    import logging
+
+    logging.getLogger("agentrun").warning("the agent could not be closed: %s: %s", type(error).__name__, error)

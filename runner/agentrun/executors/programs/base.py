@@ -1,0 +1,181 @@
+"""What all programs have in common: what they are told of their attempt, and what is made of what they say."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import queue
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from agentrun.agents.attempt import Attempt, Outcome
+from agentrun.agents.context import idempotency_key
+from agentrun.agents.exceptions import failure_from
+from agentrun.agents.failure import Failure
+from agentrun.errors import Fail
+from agentrun.item import Item
+from agentrun.system.disk import disk_error
+from agentrun.values.json import NotJson, encode
+
+OUTPUT_LIMIT_BYTES = 16 * 1024 * 1024
+LINE_LIMIT_BYTES = 32 * 1024 * 1024
+"""Of JSON in which a program speaks with the runner."""
+SKIPPED, CANNOT_RUN, NOT_FOUND = 77, 126, 127
+_BEYOND_64_BITS = re.compile(rb"[0-9]{19}")
+
+
+def variables(attempt: Attempt) -> dict[str, str]:
+    """What a program finds in its environment about its attempt."""
+    item = attempt.item
+    found = {
+        "AGENTRUN_ITEM_KEY": item.key,
+        "AGENTRUN_ITEM_INDEX": str(item.index),
+        "AGENTRUN_ATTEMPT": str(attempt.number),
+        "AGENTRUN_IDEMPOTENCY_KEY": idempotency_key(attempt.run_id, item.key, attempt.generation),
+    }
+    return {**run_variables(attempt.run_id, attempt.params), **_without_nul(found)}
+
+
+def run_variables(run_id: str, params: Mapping[str, Any]) -> dict[str, str]:
+    """Those that are the same for all items of a run."""
+    found = {"AGENTRUN_RUN_ID": run_id}
+    for name, value in params.items():
+        text = value if isinstance(value, str) else encode(value, name=name).decode()
+        found["AGENTRUN_PARAM_" + re.sub(r"[^A-Z0-9_]", "_", name.upper())] = text
+    return _without_nul(found)
+
+
+def _without_nul(found: dict[str, str]) -> dict[str, str]:
+    for name, text in found.items():
+        if "\0" in text:
+            raise ValueError(f"{name} would hold a NUL, which no environment variable can")
+    return found
+
+
+def describe_item(item: Item) -> dict[str, Any]:
+    described: dict[str, Any] = {"index": item.index, "key": item.key}
+    if item.path is not None:
+        described["path"] = str(item.path)
+    elif item.line is not None:
+        described["text"] = item.line
+    else:
+        described["data"] = item.data
+    return described
+
+
+def make_folders(work: str) -> tuple[str, str]:
+    """The item's scratch and the folder for its files; those of an attempt before this one stay as they are."""
+    scratch, out = f"{work}/dir", f"{work}/out"
+    try:
+        for path in (work, scratch, out):
+            try:
+                os.mkdir(path, 0o700)
+            except FileExistsError:
+                pass
+    except FileNotFoundError:
+        os.mkdir(os.path.dirname(work), 0o700)
+        return make_folders(work)
+    except OSError as error:
+        raise disk_error(work, error) from error
+    return scratch, out
+
+
+class Broom:
+    """Removes folders that programs have left empty, which most do. In a thread: the disk takes its time for that.
+
+    What is left of them, or of a launch that died before, goes with the sweep at a run's end or a launch's beginning.
+    """
+
+    def __init__(self) -> None:
+        self._works: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def sweep(self, work: str) -> bool:
+        """False if there is something in the folders, which stay."""
+        try:
+            if os.listdir(f"{work}/dir") or os.listdir(f"{work}/out"):
+                return False
+        except OSError:
+            return False
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._remove, name="agentrun-broom", daemon=True)
+            self._thread.start()
+        self._works.put(work)
+        return True
+
+    def _remove(self) -> None:
+        while (work := self._works.get()) is not None:
+            try:
+                for path in (f"{work}/dir", f"{work}/out", work):
+                    os.rmdir(path)
+            except OSError:
+                pass
+
+    async def close(self) -> None:
+        if self._thread is not None:
+            self._works.put(None)
+            await asyncio.to_thread(self._thread.join)
+
+
+def write_json(value: Any) -> bytes:
+    """JSON of what came from us or from JSON: lone surrogates and big integers are written, too."""
+    try:
+        return orjson.dumps(value)
+    except (TypeError, ValueError):
+        import json
+
+        return json.dumps(value).encode()
+
+
+def read_json(data: bytes | bytearray) -> Any:
+    """ValueError if it is none."""
+    value = orjson.loads(data)
+    if _BEYOND_64_BITS.search(data):  # which orjson would turn into a float, without a word
+        import json
+
+        value = json.loads(data)
+    return value
+
+
+def parse_json(text: str) -> Outcome:
+    """A program's output as JSON, or why it is none."""
+    try:
+        return Outcome("done", encode(read_json(text.encode())))
+    except NotJson as error:
+        return Outcome("failed", failure=failure_from(error))
+    except ValueError as error:
+        found = f"it begins with {text[:60]!r}" if text.strip() else "there is none"
+        message = f"exit 0, but its output is not JSON: {error}; {found}"
+        return Outcome("failed", failure=Failure("program", message, exit_code=0))
+
+
+def too_long() -> Outcome:
+    message = f"its output is over {OUTPUT_LIMIT_BYTES // 1024 // 1024} MiB; write to a file, and print its name"
+    return Outcome("failed", failure=Failure("output", message))
+
+
+def timed_out(seconds: float | None) -> Outcome:
+    return Outcome("failed", failure=Failure("timeout", f"timed out after {seconds:g} s"))
+
+
+def fail(message: str) -> Outcome:
+    return Outcome("failed", failure=replace(failure_from(Fail(message)), traceback=""))
+
+
+def cannot_start(error: OSError, program: str) -> Outcome:
+    why = os.strerror(error.errno) if error.errno else str(error)
+    message = f'"{program}" cannot be started: {why}'
+    if error.errno == errno.E2BIG:
+        return fail(f"{message}; pass the item on standard input, where it is as JSON")
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        message += " (or its interpreter, named in its first line, is not there)"
+        return Outcome("failed", failure=Failure("program", message, exit_code=NOT_FOUND))
+    if error.errno in (errno.EACCES, errno.EPERM, errno.ENOEXEC):
+        return Outcome("failed", failure=Failure("program", message, exit_code=CANNOT_RUN))
+    return Outcome("lost", failure=Failure("lost", message))  # out of processes, memory or descriptors: it may pass

@@ -1,0 +1,251 @@
+"""Programs: one for each attempt, in a session of its own.
+
+The item is on standard input, as JSON in a file that has no name; a pipe could deadlock with a program that
+does not read. Standard output is the output. The channel is the launch's socket. The attempt ends when the
+program does: a daemon that it leaves behind may hold its standard output open. One that a done attempt left is
+ended with the launch, any other at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.agents.failure import Failure
+from agentrun.executors.prints import last_line, open_log
+from agentrun.executors.programs.base import (
+    OUTPUT_LIMIT_BYTES,
+    SKIPPED,
+    Broom,
+    cannot_start,
+    describe_item,
+    fail,
+    make_folders,
+    parse_json,
+    timed_out,
+    too_long,
+    variables,
+    write_json,
+)
+from agentrun.executors.programs.switchboard import Line, Switchboard
+from agentrun.item import Item
+from agentrun.system.child import Child, await_children, describe_exit
+from agentrun.system.guardian import Guardian
+from agentrun.values.json import encode
+from agentrun.values.templates import argv_for
+
+if TYPE_CHECKING:
+    from agentrun.agents.agent import Agent
+    from agentrun.job.job import Job
+
+
+class CommandExecutor:
+    def __init__(
+        self,
+        job: Job,
+        agent: Agent,
+        *,
+        guardian: Guardian | None,
+        environ: Mapping[str, str],
+        folder: Path | None = None,
+    ) -> None:
+        assert agent.argv is not None
+        self._job = job
+        self._argv = agent.argv
+        self._guardian = guardian
+        self._environ = dict(environ)
+        self._slots = asyncio.Semaphore(job.concurrency)
+        self._board = Switchboard(folder)
+        self._broom = Broom()
+        self._executable: str | None = None
+        """Where the program is, if that is the same for all items: or it is searched for at each start."""
+
+    async def start(self) -> None:
+        await_children()
+        await self._board.open()
+        # Once a launch: to read os.environ is to decode all of it.
+        self._environ = {**os.environ, **self._environ, "AGENTRUN_CHANNEL": self._board.path}
+        self._environ["PATH"] = path = _path_to_us(self._environ.get("PATH", os.defpath))
+        self._executable = _find(self._argv[0], path)
+
+    async def close(self) -> None:
+        await self._board.close()
+        await self._broom.close()
+
+    async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
+        async with self._slots:
+            try:
+                child, output = self._spawn(attempt)
+            except ValueError as error:  # what no argument or variable can hold
+                return fail(str(error))
+            except OSError as error:
+                return cannot_start(error, self._argv[0])
+            line = self._board.connect(child.attempt_id, channel)
+            try:
+                return await self._attend(child, output, line, attempt, channel)
+            finally:
+                output.close()
+                await line.cut()
+
+    def _spawn(self, attempt: Attempt) -> tuple[Child, _Output]:
+        scratch, out = make_folders(attempt.work)
+        try:
+            argv = argv_for(self._argv, attempt.item, dir=scratch, out=out)
+        except ValueError as error:
+            raise ValueError(f"command: {error}") from None
+        environ = {
+            **self._environ,
+            **variables(attempt),
+            "AGENTRUN_ITEM_DIR": scratch,
+            "AGENTRUN_OUT_DIR": out,
+        }
+        opened: list[int] = []
+        try:
+            opened.append(_item_file(attempt.item))
+            opened.append(open_log(attempt.log_path))
+            reading, writing = os.pipe()
+            opened.append(writing)
+            output = _Output(reading)
+            try:
+                stdin, stderr, stdout = opened
+                child = Child(
+                    argv,
+                    executable=self._executable,
+                    guardian=self._guardian,
+                    environ=environ,
+                    cwd=self._job.base,
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=stderr,
+                )
+            except BaseException:
+                output.close()
+                raise
+        finally:
+            for fd in opened:
+                os.close(fd)
+        return child, output
+
+    async def _attend(self, child: Child, output: _Output, line: Line, attempt: Attempt, channel: Channel) -> Outcome:
+        try:
+            ends: list[asyncio.Future[Any]] = [child.exit, output.too_long, line.ended]
+            await asyncio.wait(ends, timeout=attempt.timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+            if line.ended.done():
+                await child.end()
+                line.ended.result()
+                return Outcome("waiting")
+            if not child.exit.done():
+                await child.end()
+                return too_long() if output.too_long.done() else timed_out(attempt.timeout_seconds)
+            # Its last words may have been said over the socket, by what it did not wait for.
+            await line.finish()
+            output.drain()
+            if line.ended.done():
+                outcome = Outcome("waiting")
+            elif output.too_long.done():
+                outcome = too_long()
+            else:
+                outcome = await self._judge(child.exit.result(), output.data, attempt, channel)
+            if outcome.kind == "done":
+                outcome.made_files = not self._broom.sweep(attempt.work)
+                return outcome
+            # Before another attempt: nothing of this one may be at work still.
+            await child.end()
+            return outcome
+        except BaseException:
+            await child.end()
+            raise
+
+    async def _judge(self, code: int | None, output: bytearray, attempt: Attempt, channel: Channel) -> Outcome:
+        if code is None:
+            return Outcome("lost", failure=Failure("lost", "the program ended; its exit status is unknown"))
+        if code != 0:
+            said = last_line(attempt.log_path)
+            if code == SKIPPED:
+                return Outcome("skipped", failure=Failure("program", said, exit_code=code))
+            message = describe_exit(code) if code > 0 else f"killed by {describe_exit(code)}"
+            if said:
+                message += f": {said}"
+            return Outcome("failed", failure=Failure("program", message, exit_code=code))
+        try:
+            text = output.decode()
+        except UnicodeDecodeError as error:
+            note = f"[agentrun] its output is not UTF-8 (byte {error.start}); such bytes were replaced by U+FFFD"
+            await channel({"type": "log", "text": note})
+            text = output.decode(errors="replace")
+        if self._job.parse == "json":
+            return parse_json(text)
+        return Outcome("done", encode(text.removesuffix("\r\n" if text.endswith("\r\n") else "\n")))
+
+
+def _path_to_us(path: str) -> str:
+    """With the command `agentrun` at the end of it, if it has none: cron's, say, or where none was activated."""
+    ours = os.path.dirname(sys.executable)
+    if shutil.which("agentrun", path=path) is None and shutil.which("agentrun", path=ours) is not None:
+        return f"{path}{os.pathsep}{ours}"
+    return path
+
+
+def _find(program: str, path: str) -> str | None:
+    if "/" in program or "{" in program:
+        return None
+    found = shutil.which(program, path=path)
+    # A part of the path may be relative, and is so to the job's folder.
+    return found if found is not None and os.path.isabs(found) else None
+
+
+def _item_file(item: Item) -> int:
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("agentrun-item")
+    else:
+        fd, path = tempfile.mkstemp()
+        Path(path).unlink()
+    rest = memoryview(write_json(describe_item(item)) + b"\n")
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+class _Output:
+    """Standard output, read as it comes."""
+
+    def __init__(self, fd: int) -> None:
+        self.data = bytearray()
+        self._loop = asyncio.get_running_loop()
+        self.too_long: asyncio.Future[None] = self._loop.create_future()
+        self._fd = fd
+        os.set_blocking(fd, False)
+        self._loop.add_reader(fd, self._read)
+
+    def drain(self) -> None:
+        """Take what is there; more may never come, though the pipe is open."""
+        while self._fd >= 0 and self._read():
+            pass
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def _read(self) -> bool:
+        try:
+            chunk = os.read(self._fd, 256 * 1024)
+        except BlockingIOError:
+            return False
+        self.data += chunk
+        if not chunk:
+            self.close()
+        elif len(self.data) > OUTPUT_LIMIT_BYTES:
+            self.close()
+            if not self.too_long.done():
+                self.too_long.set_result(None)
+        return bool(chunk)

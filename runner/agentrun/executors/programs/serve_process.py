@@ -1,0 +1,96 @@
+"""The runner's end of a program that serves: lines to its standard input, lines from its standard output."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+from agentrun.executors.programs.base import LINE_LIMIT_BYTES, write_json
+from agentrun.system.child import Child, Peer
+
+
+class Unreadable(Exception):
+    """What the program wrote is not what was agreed on."""
+
+
+class Server(Peer):
+    """While a line of it has not been received, no more is read."""
+
+    def __init__(self, child: Child, log_path: Path) -> None:
+        super().__init__(child)
+        self.log_path = log_path
+        self._reading: asyncio.ReadTransport | None = None
+        self._writing: asyncio.WriteTransport | None = None
+
+    async def connect(self, writing: int, reading: int) -> None:
+        """To its standard input and output."""
+        loop = asyncio.get_running_loop()
+        # Files first: what happens meanwhile, they close.
+        into, out_of = os.fdopen(writing, "wb", 0), os.fdopen(reading, "rb", 0)
+        try:
+            self._reading, _ = await loop.connect_read_pipe(lambda: self, out_of)
+            self._writing, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, into)
+        except BaseException:
+            into.close()
+            out_of.close()
+            raise
+
+    @property
+    def is_ready(self) -> bool:
+        """For another item. One that has written what nobody asked for is not: it would be taken for that item's."""
+        return not self.is_spent and not self._data and not self._ended and self.child.is_alive
+
+    def send(self, message: dict[str, Any]) -> None:
+        assert self._writing is not None
+        if not self._writing.is_closing():
+            # Some languages take these, too, for the end of a line.
+            line = write_json(message).replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
+            self._writing.write(line.replace(b"\xc2\x85", b"\\u0085") + b"\n")
+
+    async def receive(self) -> bytes:
+        """The next line that is not blank; EOFError when there will be none."""
+        searched = 0
+        while True:
+            end = self._data.find(b"\n", searched)
+            if end >= 0:
+                line = bytes(self._data[:end])
+                del self._data[: end + 1]
+                if line.strip():
+                    return line
+                searched = 0
+                continue
+            searched = len(self._data)
+            if searched > LINE_LIMIT_BYTES:
+                raise Unreadable(f"a line of its output is over {LINE_LIMIT_BYTES // 1024 // 1024} MiB")
+            if not self._ended:
+                assert self._reading is not None
+                self._reading.resume_reading()
+            await self._more()
+
+    def say_goodbye(self) -> None:
+        if self._writing is not None:
+            self._writing.close()
+
+    async def end(self) -> None:
+        try:
+            await super().end()
+        finally:
+            # One turn of the loop, in which the descriptors are closed.
+            await asyncio.sleep(0)
+
+    def _hang_up(self) -> None:
+        if self._reading is not None:
+            self._reading.close()
+        if self._writing is not None and not self._writing.is_closing():
+            self._writing.abort()
+
+    # ---- called by the transport
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        if b"\n" in data:
+            assert self._reading is not None
+            self._reading.pause_reading()
+        self._wake()

@@ -1,0 +1,327 @@
+"""From layers of values to a checked job."""
+
+from __future__ import annotations
+
+import os.path
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentrun.errors import JobError
+from agentrun.job.fields import AGENTS, KINDS, Layer, Value, Values
+from agentrun.job.job import STANDARD_INPUT, Isolation, ItemsKind, ItemsSpec, Job, Parse
+from agentrun.values import json as jsontext
+from agentrun.values.templates import check_argv, check_prompt, escape, fill, names_in
+from agentrun.values.units import NONE_ALLOWED, Rate, parse_allowance, parse_duration, parse_rate, shown
+
+NAME_LIMIT_BYTES = 100
+_LATE = ("date", "run_id")  # placeholders of the output, known only when a run is
+_ISOLATIONS: tuple[Isolation, ...] = ("process", "thread")
+_PARSES: tuple[Parse, ...] = ("text", "json")
+PROVIDERS = ("openai", "anthropic", "google")
+"""Whose models a prompt can have: `openai:…`."""
+
+
+def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default_name: str) -> Job:
+    """The job that the layers, weakest first, describe together; JobError names layer, key and fault.
+
+    Each layer is a label for messages and values in the shape of a job file. A value of None is as not given.
+    """
+    values = Values(layers, has_file=file is not None)
+    strongest = layers[-1][0] if layers else "job"
+    where = layers[0][0] if layers else "job"
+    params = _params(values)
+    texts = {name: text for name, value in params.items() if (text := _as_text(value)) is not None}
+    name = _name(values, texts, default=Value(strongest, "name", default_name))
+    items = _items(values, texts, where)
+    agent = _agent(values, where)
+    command = _command(values, items.kind)
+    prompt = _prompt(values, items.kind, params)
+    concurrency = values.whole("run.concurrency", 1, least=1)
+    carry = values.flag("carry")
+    if carry and concurrency > 1:
+        value = values.get("run.concurrency")
+        assert value is not None
+        raise value.refuse(f"is {concurrency}, and carry = true needs 1: each item gets what the one before it left")
+    return Job(
+        name=name,
+        base=base,
+        file=file,
+        items=items,
+        agent=agent,
+        command=command,
+        prompt=prompt,
+        model=_model(values),
+        system=_template(values, "system", items.kind, params),
+        schema=values.text("schema", 'write the path of a JSON Schema, such as "answer.json"'),
+        base_url=_base_url(values),
+        max_output_tokens=values.whole_or_none("max_output_tokens", least=1),
+        temperature=values.number("temperature", "write a number from 0 to 2", fits=lambda found: 0 <= found <= 2),
+        parse=values.choice("parse", _PARSES) or "text",
+        serve=values.flag("serve"),
+        version=values.text("version", 'write it in quotes, such as "3"'),
+        isolation=values.choice("isolation", _ISOLATIONS),
+        params=params,
+        output=_output(values, texts, name=name, base=base, items=items),
+        env_file=values.text("env_file", 'write a path such as ".env"'),
+        needs_env=_needs_env(values),
+        carry=carry,
+        concurrency=concurrency,
+        timeout_seconds=values.parsed("run.timeout", parse_duration, 1800.0) or None,
+        retries=values.whole("run.retries", 3, least=0),
+        rate=values.parsed("run.rate", _rate, None),
+        allow_failures=values.parsed("run.allow_failures", parse_allowance, NONE_ALLOWED),
+        stop_after_failures=values.whole("run.stop_after_failures", 10, least=0, zero="0: never"),
+        crash_limit=values.whole("run.crash_limit", 3, least=0, zero="0: off"),
+        grace_seconds=values.parsed("run.grace", parse_duration, 30.0),
+        keep_changed=values.flag("run.keep_changed"),
+        budget=values.number("run.budget", "write US dollars, such as 5.00", fits=lambda found: found > 0),
+        token_budget=values.whole_or_none("run.token_budget", least=1),
+    )
+
+
+def _rate(value: Any) -> Rate | None:
+    return parse_rate(value)
+
+
+def _params(values: Values) -> dict[str, Any]:
+    params = {}
+    for name, value in values.below("params").items():
+        if value.found == "":
+            raise value.refuse(f"is empty; give it with --set {name}=…")
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", name):
+            raise value.refuse("is not a name; use letters, digits, _ and -, beginning with a letter")
+        try:
+            # There and back, so that a TOML date is the same text now as after a resume.
+            params[name] = jsontext.decode(jsontext.encode(value.found, name=value.key))
+        except jsontext.NotJson as error:
+            raise JobError(f"{value.label}: {error}", where=value.label, key=value.key) from None
+    return params
+
+
+def _as_text(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else None
+
+
+def _fill(value: Value, texts: Mapping[str, str], *, keep: Sequence[str] = ()) -> str:
+    try:
+        return fill(value.found, texts, keep=keep)
+    except ValueError as error:
+        raise value.refuse(str(error)) from None
+
+
+def _name(values: Values, texts: Mapping[str, str], *, default: Value) -> str:
+    if values.text("name") is None:
+        return _checked_name(default, str(default.found))
+    value = values.get("name")
+    assert value is not None
+    filled = _fill(value, texts)
+    for name in names_in(value.found):
+        if "/" in texts[name] or "\0" in texts[name] or texts[name] == "..":
+            param = values.get(f"params.{name}") or value
+            raise param.wants(f"it goes into the job's name {shown(value.found)}, so give one without / or NUL, not ..")
+    return _checked_name(value, filled)
+
+
+def _checked_name(value: Value, name: str) -> str:
+    fault = None
+    if not name:
+        fault = "is empty"
+    elif "/" in name:
+        fault = "has a / in it"
+    elif name[0] in ".-":
+        fault = f"begins with {name[0]}"
+    elif name != name.strip():
+        fault = "begins or ends with a space"
+    elif any(unicodedata.category(character) in ("Cc", "Cf", "Cs") for character in name):
+        fault = "has a control character in it"
+    elif len(name.encode()) > NAME_LIMIT_BYTES:
+        fault = f"is over {NAME_LIMIT_BYTES} bytes long"
+    if fault is None:
+        return name
+    would_do = re.sub(r"[^\w.-]+", "-", name).strip(".-")[:40].strip(".-") or "my-job"
+    raise value._replace(found=name).wants(
+        f"it names a folder and {fault}; use a name such as {shown(would_do)} (name = …, or --name)"
+    )
+
+
+def _items(values: Values, texts: Mapping[str, str], where: str) -> ItemsSpec:
+    if values.get("items.python") is not None:
+        return ItemsSpec(kind="python", pattern="", key=values.text("items.key"))
+    kind = next((name for name in KINDS if values.get(f"items.{name}")), None)
+    if kind is None:
+        raise JobError(
+            f"{where}: no items are given; write files, jsonl, csv or lines under [items], or use --items",
+            where=where,
+            key="items",
+        )
+    values.text(f"items.{kind}", 'write a path or a pattern such as "docs/*.txt"')
+    value = values.get(f"items.{kind}")
+    assert value is not None
+    pattern = _fill(value, texts)
+    if "\0" in pattern:
+        raise value.refuse("has a NUL character in it; leave that out")
+    if kind == "files" and pattern == STANDARD_INPUT:
+        raise value.wants("standard input is read as lines, jsonl or csv")
+    key = values.text("items.key", 'write the name of a field, such as "id"')
+    if key is not None and kind in ("files", "lines"):
+        key_value = values.get("items.key")
+        assert key_value is not None
+        raise key_value.wants(f"it is for jsonl and csv; an item of {kind} is known by its own text: leave it out")
+    kinds: dict[str, ItemsKind] = {"files": "files", "jsonl": "jsonl", "csv": "csv", "lines": "lines"}
+    return ItemsSpec(kind=kinds[kind], pattern=pattern, key=key)
+
+
+_FOR = {
+    "agent": "a Python agent",
+    "command": "a command",
+    "prompt": "a prompt",
+}
+_INSTEAD = {
+    ("isolation", "command"): "a command always has a process of its own",
+    ("isolation", "prompt"): "a prompt runs on the event loop",
+    ("parse", "agent"): "what a Python agent returns is taken as it is",
+    ("parse", "prompt"): "its output is text, or with schema = … what that describes",
+}
+
+
+def _agent(values: Values, where: str) -> str | None:
+    """The reference of a Python agent; None where it is of another kind. JobError where there is none of any."""
+    kind = next((name for name in AGENTS if values.get(name) is not None), None)
+    if kind is None:
+        raise JobError(
+            f"{where}: none of agent, command and prompt is given; "
+            f'write agent = "file.py:function", command = ["program"], or prompt = "…" and model = "openai:…"',
+            where=where,
+            key="agent",
+        )
+    for other, names in AGENTS.items():
+        for name in names if other != kind else ():
+            if (value := values.get(name)) is not None:
+                why = _INSTEAD.get((name, kind), f"this job has {_FOR[kind]}")
+                raise value.refuse(f"is for {_FOR[other]}; {why}: leave it out")
+    agent = values.text("agent", 'write "file.py:function"')
+    if agent is not None:
+        value = values.get("agent")
+        assert value is not None
+        source, colon, function = agent.rpartition(":")
+        if not (colon and source.strip() and function.strip()):
+            raise value.wants('write "file.py:function"')
+    return agent
+
+
+def _command(values: Values, kind: str) -> tuple[str, ...] | None:
+    command = values.texts("command", 'write a list, such as ["./triage.sh", "{path}"]')
+    if command is None:
+        return None
+    value = values.get("command")
+    assert value is not None
+    if not command or not command[0].strip():
+        raise value.wants('write the program first, such as ["./triage.sh", "{path}"]')
+    try:
+        check_argv(command, kind=kind)
+        named = [name for element in command for name in names_in(element)]
+    except ValueError as error:
+        raise value.refuse(str(error)) from None
+    if named and values.flag("serve"):
+        shown_name = "{" + named[0] + "}"
+        raise value.refuse(f"has {shown_name} in it; with serve = true an item comes as a line on standard input")
+    return command
+
+
+def prompt_file(text: str) -> str | None:
+    """The path in a prompt that is `@` and a path; None for one that is written out."""
+    return text[1:].strip() if text.startswith("@") and not text.startswith("@@") else None
+
+
+def _prompt(values: Values, kind: str, params: Mapping[str, Any]) -> str | None:
+    prompt = _template(values, "prompt", kind, params)
+    value = values.get("prompt")
+    if value is not None and values.get("model") is None:
+        raise value.refuse('needs a model; write model = "openai:gpt-5-mini", say, or give --model')
+    return prompt
+
+
+def _template(values: Values, key: str, kind: str, params: Mapping[str, Any]) -> str | None:
+    """The text of a prompt, its placeholders checked, or `@` and a path: the file is read when the agent is loaded."""
+    text = values.text(key, 'write text, in quotes, or "@" and the path of a file: "@prompt.md"')
+    if text is None:
+        return None
+    value = values.get(key)
+    assert value is not None
+    if (path := prompt_file(text)) is not None:
+        if not path:
+            raise value.wants('write the path of a file behind the @, such as "@prompt.md"')
+        return text
+    try:
+        check_prompt(text, kind=kind, params=params, attaches=key == "prompt")
+    except ValueError as error:
+        raise value.refuse(str(error)) from None
+    return text
+
+
+def _model(values: Values) -> str | None:
+    would_do = ", ".join(f"{name}:…" for name in PROVIDERS)
+    model = values.text("model", 'write "openai:gpt-5-mini", say')
+    if model is None:
+        return None
+    provider, colon, name = model.partition(":")
+    if not colon or provider not in PROVIDERS or not name.strip():
+        value = values.get("model")
+        assert value is not None
+        raise value.wants(f"write who has it, and its name: {would_do}; a server of your own is openai:… with base_url")
+    return model
+
+
+def _base_url(values: Values) -> str | None:
+    url = values.text("base_url", 'write a URL such as "http://localhost:11434/v1"')
+    if url is None:
+        return None
+    value = values.get("base_url")
+    assert value is not None
+    scheme, separator, rest = url.partition("://")
+    host = rest.partition("/")[0]
+    if scheme not in ("http", "https") or not separator or not host or re.search(r"\s", url):
+        raise value.wants('write a URL such as "http://localhost:11434/v1"')
+    if "@" in host:
+        # Not quoted: what stands there may be a password.
+        raise value.refuse("has a user in it; leave that out: keys come from the environment (OPENAI_API_KEY)")
+    model = values.text("model")
+    if model is not None and not model.startswith("openai:"):
+        raise value.refuse(f'is for servers that speak the API of OpenAI, and the model is "{model}"; write openai:…')
+    return url
+
+
+def _output(values: Values, texts: Mapping[str, str], *, name: str, base: Path, items: ItemsSpec) -> str:
+    if values.text("output", 'write a path such as "out/results.jsonl"') is None:
+        return f"{escape(name)}.results.jsonl"
+    value = values.get("output")
+    assert value is not None
+    output = _fill(value, {key: text for key, text in texts.items() if key not in _LATE}, keep=_LATE)
+    if "\0" in output:
+        raise value.refuse("has a NUL character in it; leave that out")
+    if output.endswith("/") or output == STANDARD_INPUT or os.path.basename(output) in (".", ".."):
+        raise value.wants('write the path of a file, such as "out/results.jsonl"')
+    if items.kind in ("jsonl", "csv", "lines") and _same(base, items.pattern, output):
+        raise value.wants("the items are read from that file; write the results to another")
+    return output
+
+
+def _same(base: Path, pattern: str, output: str) -> bool:
+    return os.path.normpath(base / pattern) == os.path.normpath(base / output)
+
+
+def _needs_env(values: Values) -> tuple[str, ...]:
+    names = values.texts("needs_env", 'write a list, such as ["OPENAI_API_KEY"]') or ()
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            value = values.get("needs_env")
+            assert value is not None
+            raise value.refuse(f"has {shown(name)}, which is not the name of an environment variable")
+    return names

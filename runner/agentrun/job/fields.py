@@ -1,0 +1,224 @@
+"""Layers of values: the job file, what was kept with the run, the command line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, NamedTuple, TypeVar
+
+from agentrun.errors import JobError
+from agentrun.values.units import shown
+
+TOP = (
+    "name", "agent", "command", "prompt", "model", "system", "schema", "base_url", "max_output_tokens", "temperature",
+    "output", "parse", "serve", "version", "isolation", "env_file", "needs_env", "carry", "params", "items", "run",
+)  # fmt: skip
+ITEMS = ("files", "jsonl", "csv", "lines", "key")
+KINDS = ("files", "jsonl", "csv", "lines", "python")
+RUN = (
+    "concurrency", "timeout", "retries", "rate", "allow_failures", "stop_after_failures", "grace",
+    "crash_limit", "keep_changed", "budget", "token_budget",
+)  # fmt: skip
+AGENTS: dict[str, tuple[str, ...]] = {
+    "agent": ("isolation",),
+    "command": ("parse", "serve"),
+    "prompt": ("model", "system", "schema", "base_url", "max_output_tokens", "temperature"),
+}
+"""The kinds of agent, each with the values that only mean something with it, and go where it is replaced."""
+Layer = tuple[str, Mapping[str, Any]]
+T = TypeVar("T")
+
+
+class Value(NamedTuple):
+    """One value: the layer that holds it, its dotted key, and what is there."""
+
+    label: str
+    key: str
+    found: Any
+
+    def refuse(self, why: str) -> JobError:
+        return JobError(f"{self.label}: {self.key} {why}", where=self.label, key=self.key)
+
+    def wants(self, what: str) -> JobError:
+        return self.refuse(f"is {shown(self.found)}; {what}")
+
+
+class Values:
+    """The layers merged, stronger ones last, by dotted key. A value of None counts as not given."""
+
+    def __init__(self, layers: Sequence[Layer], *, has_file: bool) -> None:
+        self._values: dict[str, Value] = {}
+        for number, (label, layer) in enumerate(layers):
+            added = _flatten(label, layer, has_file=has_file)
+            _check_alone(added, label)
+            self._merge(added, declared=self._values if has_file and number else None)
+
+    def _merge(self, added: dict[str, Value], *, declared: Mapping[str, Value] | None) -> None:
+        values = self._values
+        kind = next((name for name in KINDS if f"items.{name}" in added), None)
+        for name in KINDS if kind else ():
+            if name != kind and f"items.{name}" in values:
+                del values[f"items.{name}"]
+                values.pop("items.key", None)
+        for other in replaced_agents(added):
+            if other in values:
+                for key in (other, *AGENTS[other]):
+                    values.pop(key, None)
+        for key, value in added.items():
+            if key.startswith("params."):
+                if declared is not None and key not in declared:
+                    known = [one[7:] for one in declared if one.startswith("params.")]
+                    near = _nearest(key[7:], known) or "declare it there under [params], with a default"
+                    raise value.refuse(f"is not a parameter of the job file; {near}")
+                value = _like(values.get(key), value)
+            values[key] = value
+
+    def get(self, key: str) -> Value | None:
+        return self._values.get(key)
+
+    def below(self, table: str) -> dict[str, Value]:
+        return {key[len(table) + 1 :]: one for key, one in self._values.items() if key.startswith(f"{table}.")}
+
+    def text(self, key: str, what: str = "write text, in quotes") -> str | None:
+        """Text that is neither empty nor holds a NUL."""
+        if (value := self.get(key)) is None:
+            return None
+        if not isinstance(value.found, str):
+            raise value.wants(what)
+        if not value.found.strip():
+            raise value.refuse("is empty; leave it out, or give it a value")
+        if "\0" in value.found:
+            raise value.refuse("has a NUL character in it; leave that out")
+        return value.found
+
+    def texts(self, key: str, what: str) -> tuple[str, ...] | None:
+        if (value := self.get(key)) is None:
+            return None
+        if not isinstance(value.found, list | tuple) or not all(isinstance(one, str) for one in value.found):
+            raise value.wants(what)
+        if any("\0" in one for one in value.found):
+            raise value.refuse("has a NUL character in it; leave that out")
+        return tuple(value.found)
+
+    def choice(self, key: str, choices: Collection[T]) -> T | None:
+        if (value := self.get(key)) is None:
+            return None
+        for choice in choices:
+            if value.found == choice:
+                return choice
+        raise value.wants(f"write {' or '.join(shown(one) for one in choices)}")
+
+    def flag(self, key: str) -> bool:
+        if (value := self.get(key)) is None:
+            return False
+        if not isinstance(value.found, bool):
+            raise value.wants("write true or false")
+        return value.found
+
+    def whole(self, key: str, default: int, *, least: int, zero: str = "") -> int:
+        if (value := self.get(key)) is None:
+            return default
+        if isinstance(value.found, bool) or not isinstance(value.found, int) or value.found < least:
+            raise value.wants(f"write a whole number, {least} or more{f' ({zero})' if zero else ''}")
+        return value.found
+
+    def whole_or_none(self, key: str, *, least: int) -> int | None:
+        return None if self.get(key) is None else self.whole(key, least, least=least)
+
+    def number(self, key: str, what: str, *, fits: Callable[[float], bool]) -> float | None:
+        if (value := self.get(key)) is None:
+            return None
+        found = value.found
+        if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found) or not fits(found):
+            raise value.wants(what)
+        return float(found)
+
+    def parsed(self, key: str, parse: Callable[[Any], T], default: T) -> T:
+        if (value := self.get(key)) is None:
+            return default
+        try:
+            return parse(value.found)
+        except ValueError as error:
+            raise value.refuse(str(error)) from None
+
+
+def replaced_agents(added: Collection[str]) -> list[str]:
+    """The kinds of agent that give way to the one in `added`, if there is one."""
+    return [name for name in AGENTS if name not in added] if any(name in added for name in AGENTS) else []
+
+
+def _flatten(label: str, layer: Mapping[str, Any], *, has_file: bool) -> dict[str, Value]:
+    flat: dict[str, Value] = {}
+    items = ITEMS if has_file else (*ITEMS, "python")
+    tables: dict[str, tuple[str, ...] | None] = {"params": None, "items": items, "run": RUN}
+    for key, found in layer.items():
+        _check_known(label, key, key, TOP)
+        if key not in tables:
+            flat[key] = Value(label, key, found)
+            continue
+        if found is None:
+            continue
+        if not isinstance(found, Mapping):
+            raise Value(label, key, found).wants(f"write a table: [{key}] on a line of its own, its values below it")
+        for inner, value in found.items():
+            dotted = f"{key}.{inner}"
+            if (known := tables[key]) is not None:
+                _check_known(label, dotted, inner, known)
+            flat[dotted] = Value(label, dotted, value)
+    return {key: value for key, value in flat.items() if value.found is not None}
+
+
+def _check_known(label: str, dotted: str, name: str, known: Sequence[str]) -> None:
+    if name in known:
+        return
+    if name in TOP and name != dotted:
+        hint = "it belongs at the top, before any [table]"
+    elif name in RUN and known is not RUN:
+        hint = "it belongs under [run]"
+    elif name in ITEMS and known is TOP:
+        hint = "it belongs under [items]"
+    else:
+        below = {"run": RUN, "items": ITEMS} if known is TOP else {}
+        others = (f"{near} (under [{table}])" for table, names in below.items() if (near := _nearest(name, names)))
+        hint = _nearest(name, known) or next(others, None) or f"known here: {', '.join(known)}"
+    raise JobError(f"{label}: {dotted} is not a known key; {hint}", where=label, key=dotted)
+
+
+def _check_alone(added: Mapping[str, Value], label: str) -> None:
+    agents = [name for name in AGENTS if name in added]
+    if len(agents) > 1:
+        message = f"{label}: {agents[0]} and {agents[1]} are both given; give one of them"
+        raise JobError(message, where=label, key=agents[0])
+    kinds = [name for name in KINDS if f"items.{name}" in added]
+    if len(kinds) > 1:
+        raise JobError(
+            f"{label}: items.{kinds[0]} and items.{kinds[1]} are both given; items come from one place",
+            where=label,
+            key=f"items.{kinds[1]}",
+        )
+
+
+def _like(weaker: Value | None, value: Value) -> Value:
+    """`--set` gives text; where the job file has a number or a flag, the agent is to get one."""
+    if weaker is None or not isinstance(value.found, str):
+        return value
+    text, like = value.found.strip(), weaker.found
+    try:
+        if isinstance(like, bool):
+            return value._replace(found={"true": True, "false": False}[text.lower()])
+        if isinstance(like, int):
+            return value._replace(found=int(text))
+        if isinstance(like, float):
+            number = float(text)
+            if not math.isfinite(number):
+                raise ValueError
+            return value._replace(found=number)
+    except (KeyError, ValueError):
+        raise value.wants(f"{weaker.label} has {shown(like)} there; give a value of that kind") from None
+    return value
+
+
+def _nearest(name: str, known: Sequence[str]) -> str | None:
+    near = get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else None

@@ -1,0 +1,69 @@
+"""Job files and env files, read."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from agentrun.errors import JobError
+
+FILE_NAME = "job.toml"
+_POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+
+
+def read_job_file(path: Path) -> dict[str, Any]:
+    """The values of a job file, or of the job.toml in a folder; JobError where it cannot be read."""
+    if path.is_dir():
+        path = path / FILE_NAME
+    text = read_text(path, "job file")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message = str(error)
+        match = _POSITION.search(message)
+        if match is None:
+            raise JobError(f"{path}: {message}", file=str(path)) from None
+        line, column = (match[1], match[2]) if match[1] else _end_of(text)
+        why = message[: match.start()]
+        raise JobError(f"{path}: line {line}, column {column}: {why}", file=str(path), line=int(line)) from None
+    except RecursionError:
+        raise JobError(f"{path}: is nested too deep to be read; flatten it", file=str(path)) from None
+
+
+def _end_of(text: str) -> tuple[str, str]:
+    lines = text.split("\n")
+    return str(len(lines)), str(len(lines[-1]) + 1)
+
+
+def default_name(ref: str | os.PathLike[str]) -> str:
+    """The name of a job that does not say one: the file's stem, job.toml's folder, or the function."""
+    text = os.fspath(ref)
+    source, colon, function = text.rpartition(":")
+    if colon and function.isidentifier() and not source.endswith("/"):
+        return function
+    path = Path(text).absolute()
+    if path.is_dir():
+        path = path / FILE_NAME
+    return path.resolve().parent.name if path.name == FILE_NAME else path.stem
+
+
+def read_text(path: Path, what: str) -> str:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise JobError(f"{path}: there is no such {what}", file=str(path)) from None
+    except OSError as error:
+        raise JobError(f"{path}: the {what} cannot be read: {error.strerror}", file=str(path)) from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
+        raise JobError(
+            f"{path}: line {line}, column {column}: is not UTF-8; save the file as UTF-8",
+            file=str(path),
+            line=line,
+        ) from None

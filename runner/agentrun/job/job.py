@@ -1,0 +1,92 @@
+"""A job: what to run, from where, within which limits. Describes; does no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from agentrun.values.templates import fill
+from agentrun.values.units import NONE_ALLOWED, Allowance, Rate
+
+ItemsKind = Literal["files", "jsonl", "csv", "lines", "python"]
+Isolation = Literal["process", "thread"]
+Parse = Literal["text", "json"]
+STANDARD_INPUT = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemsSpec:
+    """Where the items come from: a glob or a file's path, as written, with params filled in."""
+
+    kind: ItemsKind
+    pattern: str
+    """`-` is standard input; empty for Python items."""
+    key: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.pattern}" if self.pattern else self.kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A checked job. Paths are relative to `base`: the job file's folder, or that of the first start."""
+
+    name: str
+    base: Path
+    file: Path | None = None
+    items: ItemsSpec
+    agent: str | None = None
+    command: tuple[str, ...] | None = None
+    prompt: str | None = None
+    """A template, or `@` and the path of the file that has it; `@@` stands for an `@` that is meant."""
+    model: str | None = None
+    """Of a prompt, which always has one: `provider:name`."""
+    system: str | None = None
+    """Of a prompt; a template or a file, as that is."""
+    schema: str | None = None
+    """The path of the JSON Schema that a prompt's output follows; without one it is text."""
+    base_url: str | None = None
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    parse: Parse = "text"
+    serve: bool = False
+    """Of a command: one long-lived program per slot, an item a line."""
+    version: str | None = None
+    isolation: Isolation | None = None
+    params: Mapping[str, Any]
+    output: str
+    """A template: `{date}` and `{run_id}` are still in it."""
+    env_file: str | None = None
+    needs_env: tuple[str, ...] = ()
+    carry: bool = False
+    concurrency: int = 1
+    timeout_seconds: float | None = 1800.0
+    retries: int = 3
+    rate: Rate | None = None
+    allow_failures: Allowance = NONE_ALLOWED
+    stop_after_failures: int = 10
+    """0: never."""
+    crash_limit: int = 3
+    """0: the crash-loop guard is off."""
+    grace_seconds: float = 30.0
+    keep_changed: bool = False
+    budget: float | None = None
+    """US dollars for the whole run, launches together."""
+    token_budget: int | None = None
+
+    def output_path(self, *, run_id: str, date: str) -> Path:
+        return self.base / fill(self.output, {"run_id": run_id, "date": date})
+
+    def partial_path(self, *, run_id: str, date: str) -> Path:
+        output = self.output_path(run_id=run_id, date=date)
+        return output.with_name(f"{output.stem}.partial{output.suffix}")
+
+    def identity(self) -> dict[str, Any]:
+        """What may not differ under one name while a run is unfinished."""
+        # A prompt may be edited as an agent's file may: its text and model are in the fingerprint.
+        does: dict[str, Any] = {"prompt": True} if self.prompt is not None else {"agent": self.agent}
+        if self.command:
+            does = {"command": list(self.command)}
+        return {"items": str(self.items), "key": self.items.key, **does, "params": dict(self.params)}

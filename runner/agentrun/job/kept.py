@@ -1,0 +1,86 @@
+"""job.json: what was asked, for the next launch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentrun.errors import CheckpointError, UsageError
+from agentrun.values import json as jsontext
+
+JOB_JSON = "job.json"
+JOB_JSON_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptJob:
+    """What job.json says: the way back to a job file, or, where there is none, all that was asked."""
+
+    base: Path
+    file: Path | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """With a job file: the params that led to this name."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Without one: a layer in the shape of a job file."""
+
+
+def absolute(path: Path) -> Path:
+    # Not resolved: a job file that is a link has its folder where the link is.
+    return Path(os.path.normpath(path.absolute()))
+
+
+def read_job_json(folder: Path) -> KeptJob | None:
+    """The job.json of a job's folder, or None where it has none."""
+    path = folder / JOB_JSON
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    return decode_job_json(data, root=folder.parent, where=str(path))
+
+
+def encode_job_json(kept: KeptJob, *, root: Path) -> bytes:
+    """Paths inside the folder that `root` is in are kept relative to it, so that it can be moved."""
+    record: dict[str, Any] = {"version": JOB_JSON_VERSION}
+    if kept.file is not None:
+        record |= {"file": _relative(kept.file, root), "params": dict(kept.params)}
+    else:
+        record |= {"base": _relative(kept.base, root), "values": dict(kept.values)}
+    return jsontext.encode(record, name=JOB_JSON) + b"\n"
+
+
+def decode_job_json(data: bytes, *, root: Path, where: str = JOB_JSON) -> KeptJob:
+    """CheckpointError where it is damaged or from a newer version."""
+    try:
+        record = jsontext.decode(data)
+    except ValueError as error:
+        raise _damaged(where, f"is not JSON ({error})") from None
+    version = record.get("version") if isinstance(record, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise _damaged(where, "has no version")
+    if version > JOB_JSON_VERSION:
+        raise CheckpointError(f"{where}: is of version {version}, from a newer agentrun; use that one", file=where)
+    file, params = record.get("file"), record.get("params", {})
+    base, values = record.get("base"), record.get("values", {})
+    if not isinstance(params, dict) or not isinstance(values, dict):
+        raise _damaged(where, "has params or values that are no object")
+    if isinstance(file, str) and file:
+        path = absolute(root.parent / file)
+        return KeptJob(base=path.parent, file=path, params=params)
+    if isinstance(base, str) and base:
+        return KeptJob(base=absolute(root.parent / base), values=values)
+    raise _damaged(where, "names neither a job file nor a folder")
+
+
+def _damaged(where: str, what: str) -> CheckpointError:
+    return CheckpointError(f"{where}: {what}; give the job file, or the flags of the first start, again", file=where)
+
+
+def _relative(path: Path, root: Path) -> str:
+    parent = root.absolute().parent
+    return str(path.relative_to(parent)) if path.is_relative_to(parent) else str(path)

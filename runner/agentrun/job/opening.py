@@ -1,0 +1,166 @@
+"""From what a person asked for to a checked job and the folder of its state."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from agentrun.errors import JobError, UsageError
+from agentrun.job.build import build_job, prompt_file
+from agentrun.job.env import load_env_file
+from agentrun.job.fields import AGENTS, KINDS, Layer, replaced_agents
+from agentrun.job.file import default_name, read_job_file
+from agentrun.job.home import Found, find_job, state_root
+from agentrun.job.job import Job
+from agentrun.job.kept import KeptJob, encode_job_json, read_job_json
+
+KEPT_LABEL = "kept with the run"
+FLAGS_LABEL = "command line"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenJob:
+    """A checked job, the folder of its state, and what is to be kept for the next launch."""
+
+    job: Job
+    folder: Path
+    kept: dict[str, Any]
+    job_json: bytes
+
+
+def open_job(
+    ref: str | None,
+    *,
+    flags: Mapping[str, Any] | None = None,
+    cwd: Path | None = None,
+    state_dir: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    fresh: bool = False,
+    label: str = FLAGS_LABEL,
+) -> OpenJob:
+    """The job that `ref` means (a job file, file.py:function, a known name; None: the flags alone).
+
+    `flags` has the shape of a job file. They count over what was kept with an unfinished run, and that over the file.
+    Messages call them `label`.
+    """
+    cwd = (cwd or Path.cwd()).absolute()
+    environ = os.environ if environ is None else environ
+    flags = dict(flags or {})
+    found = find_job(ref, cwd, state_dir, environ) if ref is not None else None
+    base_layers, base, file, name = _foundation(found, flags, cwd, state_dir, environ)
+    given: Layer = (label, flags)
+    if found is not None and found.folder is not None:
+        root, folder = found.folder.parent, found.folder
+    else:
+        root = state_root(base, state_dir, environ)
+        folder = root / build_job([*base_layers, given], base=base, file=file, default_name=name).name
+    kept = {} if fresh else read_kept(folder)
+    layers = [*base_layers, (KEPT_LABEL, kept), given] if kept else [*base_layers, given]
+    job = build_job(layers, base=base, file=file, default_name=name)
+    if job.name != folder.name:
+        folder = root / job.name
+    asked = merge(kept, flags)
+    if file is not None:
+        remembered = KeptJob(base=base, file=file, params=dict(asked.get("params", {})))
+    else:
+        values: dict[str, Any] = {}
+        for _, layer in layers:
+            values = merge(values, layer)
+        remembered = KeptJob(base=base, values={**values, "name": job.name})
+    return OpenJob(job, folder, asked, encode_job_json(remembered, root=root))
+
+
+def _foundation(
+    found: Found | None, flags: Mapping[str, Any], cwd: Path, state_dir: str | None, environ: Mapping[str, str]
+) -> tuple[list[Layer], Path, Path | None, str]:
+    """The layers below what was kept and the flags; the base, the job file, and the name if none is given."""
+    if found is not None and found.kind == "file" and found.file is not None:
+        return _from_file(found.file, {})
+    if found is not None and found.kind == "known":
+        if found.kept is None:
+            assert found.folder is not None
+            raise UsageError(f"{found.folder.name}: its job.json is gone; give the job file, or the flags, again")
+        if found.kept.file is not None:
+            return _from_file(found.kept.file, found.kept.params)
+        assert found.folder is not None
+        return [("job.json", found.kept.values)], found.kept.base, None, found.folder.name
+    layers: list[Layer] = []
+    name = flags.get("name")
+    if found is not None and found.agent is not None:
+        path, _, function = found.agent.rpartition(":")
+        name = name or function.rpartition(".")[2] or Path(path).stem
+        layers = [(FLAGS_LABEL, {"agent": found.agent})]
+    if name is None:
+        name = _name_of_agent(flags)
+    if not any(kind in flags.get("items", {}) for kind in KINDS):
+        # Without items this can only mean the job of that name as it was asked for before.
+        before = read_job_json(state_root(cwd, state_dir, environ) / str(name))
+        if before is not None and before.file is None:
+            layers = [("job.json", before.values), *layers]
+    return layers, cwd, None, str(name)
+
+
+def _name_of_agent(flags: Mapping[str, Any]) -> str:
+    """What to call a job that is asked for by flags alone: as its program, or its prompt's file."""
+    if prompt := flags.get("prompt"):
+        path = prompt_file(prompt)
+        return (Path(path).stem if path else "") or "prompt"
+    return Path((flags.get("command") or [""])[0]).stem or "job"
+
+
+def _from_file(file: Path, params: Mapping[str, Any]) -> tuple[list[Layer], Path, Path | None, str]:
+    try:
+        label = str(file.relative_to(Path.cwd()))
+    except ValueError:
+        label = str(file)
+    layers: list[Layer] = [(label, read_job_file(file))]
+    if params:
+        layers.append((KEPT_LABEL, {"params": dict(params)}))
+    return layers, file.parent, file, default_name(file)
+
+
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Two layers as one. Another kind of items or of agent replaces the one below."""
+    merged = dict(below)
+    for other in replaced_agents([name for name, value in above.items() if value is not None]):
+        if other in merged:
+            for name in (other, *AGENTS[other]):
+                merged.pop(name, None)
+    for name, value in above.items():
+        if value is None:
+            continue
+        if name == "items" and any(kind in value for kind in KINDS):
+            merged[name] = dict(value)
+        elif isinstance(value, Mapping):
+            merged[name] = {**merged.get(name, {}), **{k: v for k, v in value.items() if v is not None}}
+        else:
+            merged[name] = value
+    return merged
+
+
+def read_kept(folder: Path) -> dict[str, Any]:
+    """The flags kept with an unfinished run. What cannot be read is for the launch to report."""
+    try:
+        kept = orjson.loads((folder / "state.json").read_bytes())["context"]["kept"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return kept if isinstance(kept, dict) else {}
+
+
+def agent_environment(job: Job, environ: Mapping[str, str]) -> dict[str, str]:
+    """What `env_file` adds to the environment, after checking that what the agent needs is there."""
+    added: dict[str, str] = {}
+    if job.env_file is not None:
+        read = load_env_file(job.base / job.env_file)
+        # What is set outside counts over the file, as with every tool that reads such files.
+        added = {name: value for name, value in read.items() if name not in environ}
+    missing = [name for name in job.needs_env if not (environ.get(name) or added.get(name))]
+    if missing:
+        where = job.env_file or "the environment"
+        raise JobError(f"{job.name}: the agent needs {', '.join(missing)}; set it in {where}")
+    return added

@@ -1,0 +1,21 @@
+"""What one launch is asked to do, beyond its job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What one launch is asked beyond its job."""
+
+    fresh: bool = False
+    resume: bool = False
+    """Go on with an unfinished run; without one there is nothing to do."""
+    limit: int | None = None
+    failed: bool = False
+    allow_gone: bool = False
+    accept_edits: bool = False
+    overwrite: bool = False
+    forget_steps: bool = False
+    wait_seconds: float = 5.0

@@ -1,0 +1,90 @@
+"""Executing a launch: the agent's executor and the guardian around it, and the signals that stop it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, BinaryIO
+
+from agentrun.agents.agent import Agent
+from agentrun.errors import BusyError
+from agentrun.events import Watcher, ignore
+from agentrun.executors.choice import open_executor
+from agentrun.executors.prints import capture_prints
+from agentrun.job.job import Job
+from agentrun.job.options import Options
+from agentrun.launch.launch import Launch
+from agentrun.store.port import Store
+from agentrun.system.guardian import Guardian, end_launch
+
+
+async def execute(
+    job: Job,
+    agent: Agent,
+    store: Store,
+    *,
+    options: Options | None = None,
+    watcher: Watcher = ignore,
+    kept: dict[str, Any] | None = None,
+    job_json: bytes | None = None,
+    items: Iterable[Any] | None = None,
+    stdin: BinaryIO | None = None,
+    environ: Mapping[str, str] | None = None,
+    began: Callable[[Launch], None] | None = None,
+    is_guest: bool = False,
+) -> dict[str, Any]:
+    """One launch, from the lock to the summary. `began` is given the launch, to stop it by.
+
+    As a guest in a user's own process, it leaves alone what else that has started.
+    """
+    options = options or Options()
+    launch = Launch(
+        job,
+        store,
+        agent=agent.fingerprint,
+        options=replace(options, wait_seconds=0.0),
+        watcher=watcher,
+        kept=kept,
+        job_json=job_json,
+        items=items,
+        stdin=stdin,
+    )
+    if began is not None:
+        began(launch)
+    try:
+        try:
+            nothing_to_do = await _prepare(launch, wait_seconds=options.wait_seconds)
+        finally:
+            if store.left_mark:
+                # Its guardian has done this, unless that was killed as well. Our own release will forget it.
+                end_launch(store.left_mark)
+        if nothing_to_do is not None:
+            return nothing_to_do
+        guardian = Guardian.start(store.lock_fd, store.mark)
+        watching = asyncio.ensure_future(guardian.watch())
+        try:
+            executor = open_executor(job, agent, guardian=guardian, environ=environ or {}, folder=store.folder)
+            with capture_prints():
+                try:
+                    return await launch.work(executor)
+                finally:
+                    await executor.close()
+        finally:
+            watching.cancel()
+            guardian.close(spare_own=is_guest)
+    finally:
+        launch.close()
+
+
+async def _prepare(launch: Launch, *, wait_seconds: float) -> dict[str, Any] | None:
+    """Wait for the lock without holding up the loop, which may be the user's own."""
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        try:
+            return launch.prepare()
+        except BusyError:
+            if time.monotonic() >= deadline:
+                raise
+            await asyncio.sleep(0.05)

@@ -1,0 +1,74 @@
+"""What usage costs, in US dollars: as told, or by the price list of genai-prices that is installed.
+
+Nothing is fetched: the list is as old as the package. Importing it takes some 0.3 s, so that waits for the first price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agentrun.money.usage import COST_DIGITS, TOKEN_FIELDS
+
+FREE = "ctx.usage(cost=0) if it is free"
+
+
+def price(message: Mapping[str, Any]) -> float | None:
+    """What the usage costs; None where it is not known, never a guess. `message` is a checked usage message."""
+    if message.get("cost") is not None:
+        return float(message["cost"])
+    if not message.get("model"):
+        return None
+    try:
+        from genai_prices import Usage, calc_price
+    except ImportError:
+        return None
+    used = Usage(**{name: count for name in TOKEN_FIELDS if (count := message.get(name))})
+    for provider, model in _candidates(message["model"], message.get("provider")):
+        try:
+            found = calc_price(used, model, provider_id=provider)
+        except LookupError:
+            continue
+        except ValueError:
+            # A model with a price, and usage that does not fit it.
+            return None
+        return round(float(found.total_price), COST_DIGITS)
+    return None
+
+
+def why_no_price(message: Mapping[str, Any]) -> str:
+    """What is missing where `price` gave None, and the line to add."""
+    model = message.get("model")
+    if not model:
+        return (
+            "usage without a model has no price; "
+            f"name it: ctx.usage(response, model=…), or give ctx.usage(response, cost=…), or {FREE}"
+        )
+    if not has_price_list():
+        return (
+            'prices need the extra llm: install agentrun-batch with it, as in pip install -e ".[llm]"; '
+            f"or give the cost: ctx.usage(response, cost=…), or {FREE}"
+        )
+    return f'no price is known for the model "{model}"; give it: ctx.usage(response, cost=…), or {FREE}'
+
+
+def has_price_list() -> bool:
+    from importlib.util import find_spec
+
+    try:
+        return find_spec("genai_prices") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _candidates(model: str, provider: str | None) -> Iterator[tuple[str | None, str]]:
+    """By which names to look, in order: `openai:gpt-5-mini` says its provider itself."""
+    before, colon, after = model.partition(":")
+    if colon and before and after:
+        yield before, after
+    model = model.removeprefix("models/")
+    yield provider, model
+    # Many providers speak OpenAI's API: the shape says openai, the name who makes the model. Not with a tag or a
+    # path, as of models that run on one's own machine.
+    if provider == "openai" and ":" not in model and "/" not in model:
+        yield None, model

@@ -1,0 +1,175 @@
+"""The usage in a provider's response, recognised by its shape: nothing of an SDK is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentrun.money.usage import TOKEN_FIELDS, WHAT_WOULD_DO, check_usage, whole_number
+
+
+def read_usage(response: Any) -> dict[str, Any]:
+    """The usage message of a response, or of its `usage` alone (which does not say the model).
+
+    ValueError if there is no usage in it.
+    """
+    usage = _usage_in(response)
+    if usage is None:
+        raise ValueError(f"there is no usage in {_described(response)}; {WHAT_WOULD_DO}")
+    if _has(usage, "prompt_tokens"):
+        found = _of_openai_chat(usage)
+    elif _has(usage, "prompt_token_count") or _has(usage, "promptTokenCount"):
+        found = _of_google(usage)
+    elif _has(usage, "total_input_tokens"):
+        found = _of_google_interaction(usage)
+    elif _has(usage, "cache_read_tokens"):
+        found = _of_pydantic_ai(usage, response)
+    elif _is_anthropic(usage, response):
+        found = _of_anthropic(usage)
+    else:
+        found = _of_openai_responses(usage, response)
+    for name in ("model", "model_name", "model_version", "modelVersion"):
+        if "model" not in found and isinstance(model := _get(response, name), str) and model:
+            found["model"] = model
+    cached = (found.get("cache_read_tokens") or 0) + (found.get("cache_write_tokens") or 0)
+    if cached > (found.get("input_tokens") or 0):
+        # A server that counts them apart, whatever its dialect says.
+        found["input_tokens"] = (found.get("input_tokens") or 0) + cached
+    return check_usage(found)
+
+
+def _usage_in(response: Any) -> Any:
+    """Where the numbers are; None where there are none."""
+    for name in ("usage", "usage_metadata", "usageMetadata"):
+        usage = _get(response, name)
+        if callable(usage) and not _has_tokens(usage):
+            # pydantic-ai's was a method once.
+            usage = usage()
+        if usage is not None and _has_tokens(usage):
+            return usage
+    return response if _has_tokens(response) else None
+
+
+def _has_tokens(usage: Any) -> bool:
+    names = ("input_tokens", "prompt_tokens", "prompt_token_count", "promptTokenCount", "total_input_tokens")
+    return any(_has(usage, name) for name in names)
+
+
+def _of_openai_chat(usage: Any) -> dict[str, Any]:
+    """Chat completions; embeddings, which have no completion."""
+    details = _get(usage, "prompt_tokens_details")
+    return {
+        "provider": "openai",
+        "input_tokens": _get(usage, "prompt_tokens"),
+        "output_tokens": _get(usage, "completion_tokens"),
+        "cache_read_tokens": _get(details, "cached_tokens"),
+        "cache_write_tokens": _get(details, "cache_write_tokens"),
+    }
+
+
+def _of_openai_responses(usage: Any, response: Any) -> dict[str, Any]:
+    details = _get(usage, "input_tokens_details")
+    is_openai = details is not None or _get(response, "object") == "response"
+    return {
+        "provider": "openai" if is_openai else None,
+        "input_tokens": _get(usage, "input_tokens"),
+        "output_tokens": _get(usage, "output_tokens"),
+        "cache_read_tokens": _get(details, "cached_tokens"),
+        "cache_write_tokens": _get(details, "cache_write_tokens"),
+    }
+
+
+def _is_anthropic(usage: Any, response: Any) -> bool:
+    names = ("cache_read_input_tokens", "cache_creation_input_tokens")
+    return any(_has(usage, name) for name in names) or _get(response, "type") == "message"
+
+
+def _of_anthropic(usage: Any) -> dict[str, Any]:
+    """Its input_tokens are those that the cache had no part in."""
+    read = whole_number("cache_read_input_tokens", _get(usage, "cache_read_input_tokens"), 0)
+    written = whole_number("cache_creation_input_tokens", _get(usage, "cache_creation_input_tokens"), 0)
+    return {
+        "provider": "anthropic",
+        "input_tokens": whole_number("input_tokens", _get(usage, "input_tokens"), 0) + read + written,
+        "output_tokens": _get(usage, "output_tokens"),
+        "cache_read_tokens": read,
+        "cache_write_tokens": written,
+        "cache_write_1h_tokens": _get(_get(usage, "cache_creation"), "ephemeral_1h_input_tokens"),
+    }
+
+
+def _of_google(usage: Any) -> dict[str, Any]:
+    """Snake case in Python, camel case in JSON. What it thinks, it writes; what its tools say, it reads."""
+
+    def count(*names: str) -> int:
+        found = [value for name in names if (value := _get(usage, name)) is not None]
+        return whole_number(names[0], found[0] if found else None, 0)
+
+    tools = count("tool_use_prompt_token_count", "toolUsePromptTokenCount")
+    # The live API says response for candidates.
+    said = count("candidates_token_count", "candidatesTokenCount", "response_token_count", "responseTokenCount")
+    return {
+        "provider": "google",
+        "input_tokens": count("prompt_token_count", "promptTokenCount") + tools,
+        "output_tokens": said + count("thoughts_token_count", "thoughtsTokenCount"),
+        "cache_read_tokens": count("cached_content_token_count", "cachedContentTokenCount"),
+    }
+
+
+def _of_google_interaction(usage: Any) -> dict[str, Any]:
+    def count(name: str) -> int:
+        return whole_number(name, _get(usage, name), 0)
+
+    return {
+        "provider": "google",
+        "input_tokens": count("total_input_tokens") + count("total_tool_use_tokens"),
+        "output_tokens": count("total_output_tokens") + count("total_thought_tokens"),
+        "cache_read_tokens": count("total_cached_tokens"),
+    }
+
+
+def _of_pydantic_ai(usage: Any, response: Any) -> dict[str, Any]:
+    """Of a run, or of one response. It may be priced already, request by request, which is more exact than we can."""
+    requests = whole_number("requests", _get(usage, "requests"), 1)
+    if missing := whole_number("unmeasured_requests", _get(usage, "unmeasured_requests"), 0):
+        raise ValueError(
+            f"{missing} of {max(missing, requests)} requests in {_described(response)} came back without usage, so "
+            f"what they cost is not known; let the server report it, or give input_tokens= and output_tokens=, or cost="
+        )
+    last = _last_response(response)
+    found = {name: _get(usage, name) for name in (*TOKEN_FIELDS, "cost")}
+    found |= {"provider": _text(last, "provider_name"), "requests": requests or 1}
+    if (model := _text(last, "model_name")) is not None:
+        found["model"] = model
+    return found
+
+
+def _last_response(result: Any) -> Any:
+    if _has(result, "model_name"):
+        return result
+    try:
+        return _get(result, "response")
+    except ValueError:
+        # A run without any.
+        return None
+
+
+def _get(of: Any, name: str) -> Any:
+    return of.get(name) if isinstance(of, Mapping) else getattr(of, name, None)
+
+
+def _has(of: Any, name: str) -> bool:
+    return _get(of, name) is not None
+
+
+def _text(of: Any, name: str) -> str | None:
+    value = _get(of, name)
+    return value if isinstance(value, str) and value else None
+
+
+def _described(response: Any) -> str:
+    kind = type(response)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    if isinstance(response, Mapping):
+        return f"this {name} (it has {', '.join(map(str, list(response)[:8])) or 'nothing'})"
+    return f"this {name}"

@@ -1,0 +1,127 @@
+"""What attempts print: one file a slot while they run, one file an item for those that are not done."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+from agentrun.system.disk import check_folder, disk_error
+from agentrun.values.names import file_stem
+
+KEPT_BYTES = 1024 * 1024
+
+
+class ItemLogs:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        with _telling_of(folder):
+            try:
+                folder.mkdir(mode=0o700, parents=True)
+            except FileExistsError:
+                check_folder(folder)
+        self._known: set[str] = set()
+        self._slot_paths: dict[int, Path] = {}
+        self._known.update(name for name in os.listdir(folder) if not name.startswith("."))
+
+    def adopt(self, running: Sequence[Mapping[str, Any]], heading: str) -> None:
+        """After a launch that died: what the items in flight had printed goes to their own logs."""
+        for item in running:
+            if isinstance(slot := item.get("slot"), int):
+                self.keep(slot, item["key"], heading)
+        for name in os.listdir(self._folder):
+            if name.startswith(".slot-"):
+                (self._folder / name).unlink()
+
+    def slot_path(self, slot: int) -> Path:
+        path = self._slot_paths.get(slot)
+        if path is None:
+            path = self._slot_paths[slot] = self._folder / f".slot-{slot}.log"
+        return path
+
+    def append(self, slot: int, text: str) -> None:
+        with _telling_of(self.slot_path(slot)), _open_append(self.slot_path(slot)) as file:
+            file.write(text.encode("utf-8", "backslashreplace") + b"\n")
+
+    def tail(self, slot: int, count: int) -> bytes:
+        return _tail(self.slot_path(slot), count)
+
+    def keep(self, slot: int, key: str, heading: str) -> None:
+        """After an attempt that is not done: add what it printed to the item's own log."""
+        said = _tail(self.slot_path(slot), KEPT_BYTES)
+        if not said:
+            return
+        path = self._folder / log_name(key)
+        self._known.add(path.name)
+        with _telling_of(path):
+            with _open_append(path) as file:
+                file.write(f"--- {heading}\n".encode("utf-8", "backslashreplace"))
+                file.write(said if said.endswith(b"\n") else said + b"\n")
+            _trim(path)
+            self.empty(slot)
+
+    def empty(self, slot: int) -> None:
+        path = self.slot_path(slot)
+        try:
+            if os.path.getsize(path):
+                os.truncate(path, 0)
+        except FileNotFoundError:
+            pass
+
+    def forget(self, key: str) -> None:
+        """The item is done: its log is no longer needed."""
+        if self._known and (name := log_name(key)) in self._known:
+            self._known.discard(name)
+            (self._folder / name).unlink(missing_ok=True)
+
+    def trim(self, slots: int) -> None:
+        """Keep the end of those that grew too long. Writers append, so they go on at the new end."""
+        for slot in range(slots):
+            _trim(self.slot_path(slot))
+
+    def close(self, slots: int) -> None:
+        for slot in range(slots):
+            self.slot_path(slot).unlink(missing_ok=True)
+
+
+def log_name(key: str) -> str:
+    """A file name for a key: readable as far as that is safe, and unique."""
+    return f"{file_stem(key, digits=12)}.log"
+
+
+@contextmanager
+def _telling_of(path: Path) -> Iterator[None]:
+    """An error of the disk, in words."""
+    try:
+        yield
+    except OSError as error:
+        raise disk_error(path, error) from error
+
+
+def _open_append(path: Path) -> FileIO:
+    return FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "wb")
+
+
+def _tail(path: Path, count: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - count))
+            return file.read(count)
+    except FileNotFoundError:
+        return b""
+
+
+def _trim(path: Path) -> None:
+    try:
+        if os.path.getsize(path) <= 2 * KEPT_BYTES:
+            return
+    except FileNotFoundError:
+        return
+    end = _tail(path, KEPT_BYTES)
+    os.truncate(path, 0)
+    with _open_append(path) as file:
+        file.write(b"[the beginning was dropped]\n" + end)

@@ -1,0 +1,127 @@
+"""Values as people write them: durations, allowances, rates.
+
+Each parser raises ValueError with the rest of a sentence, such as `is "2 parsecs"; write a duration such as
+…`, which callers put behind the name of what holds the value.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+
+_DURATION = re.compile(
+    r"(?:(?P<h>\d+(?:\.\d+)?)\s*h)?\s*(?:(?P<m>\d+(?:\.\d+)?)\s*m(?:in)?)?\s*"
+    r"(?:(?P<s>\d+(?:\.\d+)?)\s*s)?\s*(?:(?P<ms>\d+(?:\.\d+)?)\s*ms)?",
+    re.ASCII,
+)
+_UNIT_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+_RATE = re.compile(r"(\d+)\s*/\s*(?:(s|sec|second)|(m|min|minute)|(h|hour))", re.ASCII)
+_LONGEST_SECONDS = 10 * 365 * 86400.0
+
+
+def shown(value: Any) -> str:
+    """A value as an error message quotes it: as JSON, and not at length."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        text = str(value)
+    return text if len(text) <= 80 else text[:77] + "…"
+
+
+def parse_duration(value: Any) -> float:
+    """Seconds, from text such as "1h30m" or "500ms", or from a number of seconds."""
+    seconds = _duration_seconds(value)
+    if seconds is None or not math.isfinite(seconds) or seconds < 0:
+        raise ValueError(f'is {shown(value)}; write a duration such as "90s", "2m" or "1h30m"')
+    if seconds > _LONGEST_SECONDS:
+        raise ValueError(f"is {shown(value)}; write a duration of at most ten years")
+    return seconds
+
+
+def _duration_seconds(value: Any) -> float | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf
+    if not isinstance(value, str) or not (text := value.strip()):
+        return None
+    if _NUMBER.fullmatch(text):
+        return float(text)
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        return None
+    return sum(float(part) * _UNIT_SECONDS[unit] for unit, part in match.groupdict().items() if part is not None)
+
+
+def format_duration(seconds: float) -> str:
+    """For people: 0.5s, 12s, 3m05s, 1h02m, 2d03h."""
+    if seconds < 9.95:
+        tenths = f"{max(seconds, 0.0):.1f}"
+        return f"{tenths.removesuffix('.0')}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    minutes = round(seconds / 60)
+    if minutes < 24 * 60:
+        return f"{minutes // 60}h{minutes % 60:02}m"
+    hours = round(seconds / 3600)
+    return f"{hours // 24}d{hours % 24:02}h"
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How many items may fail: a count, or a percentage of all."""
+
+    count: int = 0
+    percent: Fraction | None = None
+
+    def of(self, total: int) -> int:
+        return self.count if self.percent is None else math.floor(total * self.percent / 100)
+
+    def __str__(self) -> str:
+        return str(self.count) if self.percent is None else f"{float(self.percent):g}%"
+
+
+NONE_ALLOWED = Allowance()
+
+
+def parse_allowance(value: Any) -> Allowance:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return Allowance(value)
+    if isinstance(value, str):
+        text = value.strip()
+        if text.isascii() and text.isdigit():
+            return Allowance(int(text))
+        number = text.removesuffix("%").rstrip()
+        if text.endswith("%") and _NUMBER.fullmatch(number):
+            from fractions import Fraction
+
+            if (percent := Fraction(number)) <= 100:
+                return Allowance(percent=percent)
+    raise ValueError(f'is {shown(value)}; write a number of items such as 2, or a share of all such as "5%"')
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """At most `count` in any `per_seconds`."""
+
+    count: int
+    per_seconds: float
+
+
+def parse_rate(value: Any) -> Rate:
+    match = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None or int(match[1]) < 1:
+        raise ValueError(f'is {shown(value)}; write a rate such as "60/min", "5/s" or "1000/h"')
+    return Rate(int(match[1]), 1.0 if match[2] else 60.0 if match[3] else 3600.0)

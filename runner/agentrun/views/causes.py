@@ -1,0 +1,112 @@
+"""Failures by cause: messages that differ only in numbers, ids, quoted names and paths are one cause."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agentrun.agents.failure import Failure
+    from agentrun.views.item import ItemView
+
+
+VARIES = "…"
+"""Stands for what differs from item to item. One sign for all of it: an id may look like a number, or a word."""
+_COMPARED_CHARACTERS = 1000
+_PROSE_SPACES = 3
+# A quote inside a word is an apostrophe.
+_QUOTED = re.compile(
+    r"""(?<!\w)(?:[bru]?'((?:[^'\\\n]|\\.|(?<=\w)'(?=\w))*)'(?!\w)|[bru]?"((?:[^"\\\n]|\\.)*)"|`([^`\n]*)`|“([^”\n]*)”|«([^»\n]*)»)"""
+)
+_KEY_BEFORE = re.compile(r"""['"]\s*:\s*$""")
+_KEY_AFTER = re.compile(r"\s*:\s")
+_URL = re.compile(r"""\b([a-z][a-z0-9+.-]*://[^\s/?#'"<>()]*)(?:[/?#][^\s'"<>()]*)?""", re.IGNORECASE)
+_EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_PATH = re.compile(
+    r"""(?<![\w/.~\\-])(?:
+          (?:~|\.{1,2})?/(?!/)[^\s'"<>(),;:]+                 # /a, ~/a, ./a, ../a
+        | [A-Za-z]:\\[^\s'"<>(),;:]+                     # C:\a
+        | (?:[\w.@+-]+/)+[\w@+-]*\.[\w.@+-]*\w           # a/b.c
+        | (?:[\w.@+-]+/){2,}[\w.@+-]*                    # a/b/c
+        )""",
+    re.VERBOSE,
+)
+_FILE = re.compile(
+    r"(?<![\w/.-])[\w.+-]+\.(?:txt|md|rst|html?|xml|jsonl?|ndjson|csv|tsv|ya?ml|toml|ini|cfg|log|pdf|docx?|xlsx?|pptx?|"
+    r"odt|eml|msg|png|jpe?g|gif|webp|tiff?|svg|mp3|mp4|wav|zip|gz|tar|parquet|sqlite|db|py|js|ts|sh|sql|tmp|bin)\b",
+    re.IGNORECASE,
+)
+_UUID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.IGNORECASE)
+_HEX = re.compile(r"\b(?:0x[0-9a-f]+|[0-9a-f]{8,})\b", re.IGNORECASE)
+# A word with a digit in it, with a sign before it: 7, -3, 12ms, item42, 011CSHoEeqs5C. What such words make up
+# together (a fraction, a time, an address, a longer id) is one by `_RUN`.
+_NUMBER = re.compile(r"(?:(?<![\w.)\]…])[-+])?[^\W_]*\d[^\W_]*")
+_RUN = re.compile(f"{VARIES}(?:[-+_.,:/ ]?{VARIES})+")
+_SPACE = re.compile(r"\s+")
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?', re.MULTILINE)
+
+
+def cause_shape(text: str) -> str:
+    """What is the same in all messages of one cause, with `…` for what differs from item to item."""
+    text = text[:_COMPARED_CHARACTERS]
+    text = _QUOTED.sub(_shape_of_quoted, text)
+    text = _URL.sub(rf"\1{VARIES}", text)
+    for pattern in (_EMAIL, _PATH, _FILE, _UUID, _HEX, _NUMBER):
+        text = pattern.sub(VARIES, text)
+    return _RUN.sub(VARIES, _SPACE.sub(" ", text)).strip()
+
+
+def _shape_of_quoted(match: re.Match[str]) -> str:
+    """A quoted name varies. In a quoted object, as SDKs put the reply into a message, keys and sentences do not."""
+    said = next((group for group in match.groups() if group is not None), "")
+    if _KEY_BEFORE.search(match.string, max(0, match.start() - 8), match.start()):
+        return said if said.count(" ") >= _PROSE_SPACES else VARIES
+    is_key = match.string[: match.start()].rstrip().endswith(("{", ",")) and _KEY_AFTER.match(match.string, match.end())
+    return said if is_key else VARIES
+
+
+@dataclass(slots=True)
+class CauseGroup:
+    """The failed items of one cause."""
+
+    shape: str
+    example: str
+    """The cause of its first item, in full."""
+    index: int = 0
+    """Of its first item."""
+    count: int = 0
+    keys: list[str] = field(default_factory=list)
+    """In item order."""
+    where: str = ""
+    """The user's line that raised it, of the first item: `agent.py:12, in triage`."""
+
+
+def group_failures(items: Iterable[ItemView]) -> list[CauseGroup]:
+    """The failed among `items` by cause: the most frequent first, then the one that comes first in item order."""
+    groups: dict[tuple[object, ...], CauseGroup] = {}
+    for item in items:
+        failure = item.failure
+        if item.state != "failed" or failure is None:
+            continue
+        shape = cause_shape(failure.cause)
+        # Facts, not wording: 404 and 500 differ in more than a number.
+        same = (shape, failure.origin, failure.types[:1], failure.status, failure.exit_code)
+        group = groups.get(same)
+        if group is None:
+            group = groups[same] = CauseGroup(shape, failure.cause, item.index, where=raised_at(failure))
+        group.count += 1
+        group.keys.append(item.key)
+    return sorted(groups.values(), key=lambda group: -group.count)
+
+
+def raised_at(failure: Failure) -> str:
+    """The last of the user's own lines in the traceback, or nothing."""
+    frames = list(_FRAME.finditer(failure.traceback))
+    if not frames:
+        return ""
+    frame = frames[-1]
+    name = frame["file"].replace("\\", "/").rpartition("/")[2]
+    function = frame["function"]
+    return f"{name}:{frame['line']}" + (f", in {function}" if function and function != "<module>" else "")
