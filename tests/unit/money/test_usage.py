@@ -324,6 +324,9 @@ def test_tokens_in_words() -> None:
 
 
 def test_nothing_heavy_is_imported() -> None:
-    code = "import sys, agentrun.money.usage, agentrun.money.prices; print({'genai_prices', 'pydantic', 'httpx'} & {*sys.modules})"
+    code = (
+        "import sys, agentrun.money.usage, agentrun.money.prices; "
+        "print({'genai_prices', 'pydantic', 'httpx'} & {*sys.modules})"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
