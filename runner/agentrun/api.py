@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from agentrun.checkpoint import summary as checkpoint
 from agentrun.errors import RunError
 from agentrun.events import Watcher, ignore
 from agentrun.job.fields import RUN
@@ -52,8 +53,8 @@ class Summary:
                     yield orjson.loads(line)
             return
         for item in self._items():
-            if item.state == "done" and item.record is not None:
-                yield {"index": item.index, "key": item.key, "output": item.record["output"]}
+            if item.state == "done":
+                yield {"index": item.index, "key": item.key, "output": item.output}
 
     def failures(self) -> Iterator[ItemView]:
         """The failed items, each with its `key`, `cause` and number of `attempts`."""
@@ -63,9 +64,7 @@ class Summary:
         """Raise RunError unless the run completed cleanly."""
         if self.ok:
             return self
-        raise RunError(
-            f"{self.job}: {self.reason or 'the run is not complete'}", summary=self, exit_code=self.exit_code
-        )
+        raise RunError(f"{self.job}: {self.reason or 'the run is not complete'}", summary=self)
 
 
 def run(
@@ -125,8 +124,8 @@ class _Launching:
         values: dict[str, Any],
     ) -> None:
         from agentrun.agents.agent import LoadedEnough, agent_from_function, load_agent, loading_in_worker
-        from agentrun.job.opening import agent_environment, open_job
-        from agentrun.store.folder.store import FolderStore
+        from agentrun.job.opening import agent_environment
+        from agentrun.views.finding import open_job, store_of
 
         if loading_in_worker():
             # A script without `if __name__ == "__main__"`, imported for its agent: that is defined by now.
@@ -157,7 +156,7 @@ class _Launching:
         self.environ = agent_environment(self.job, os.environ)
         os.environ.update(self.environ)
         self.agent = load_agent(self.job) if isinstance(agent, str) else agent_from_function(agent, self.job)
-        self.store: Store = store if store is not None else FolderStore(self.opened.folder)
+        self.store: Store = store if store is not None else store_of(self.opened)
         self.items = items
         self.on_event = on_event
         self.launch: Launch | None = None
@@ -188,19 +187,17 @@ class _Launching:
                 os.environ.pop(name, None)
         return self._summary(summary)
 
-    def _summary(self, values: dict[str, Any]) -> Summary:
-        output = values.get("output")
-        folder, store = self.store.folder, self.store
+    def _summary(self, ended: checkpoint.Summary) -> Summary:
         return Summary(
             job=self.job.name,
-            run_id=values["run_id"],
-            exit_code=values["exit_code"],
-            counts=values["counts"],
-            total=values["total"],
-            reason=values.get("reason", ""),
-            output=Path(output["path"]) if isinstance(output, dict) else None,
-            details=values,
-            _items=lambda: read_items(folder, self.job) if folder else _items_of(store),
+            run_id=ended.run_id,
+            exit_code=ended.exit_code,
+            counts=ended.counts,
+            total=ended.total,
+            reason=ended.reason,
+            output=Path(ended.output.path) if ended.output is not None else None,
+            details=ended.as_json(),
+            _items=lambda: read_items(self.store, self.job),
         )
 
     def run_here(self) -> Summary:
@@ -267,9 +264,3 @@ class _Launching:
 def _reference(agent: Any) -> str:
     """A name for messages and for the identity of the job; what can be imported is found by `agent_from_function`."""
     return f"{getattr(agent, '__module__', 'python')}:{getattr(agent, '__qualname__', type(agent).__name__)}"
-
-
-def _items_of(store: Store) -> Iterator[ItemView]:
-    newest = {record["key"]: record for _, record in store.scan()}
-    for record in sorted(newest.values(), key=lambda record: int(record["index"])):
-        yield ItemView(record["index"], record["key"], record["kind"], record)

@@ -19,7 +19,10 @@ What an agent raises to say how its item ends is a tree of its own: `Retry`, `Fa
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentrun.api import Summary
 
 
 class AgentrunError(Exception):
@@ -27,59 +30,91 @@ class AgentrunError(Exception):
 
     exit_code = 1
 
-    def __init__(self, message: str, **details: Any) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
-        self.__dict__.update(details)
+        self.resume_with = ""
+        """The command that resumes the run, if it can be resumed."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.message,), self.__dict__)
 
 
 class UsageError(AgentrunError):
+    """The command line is wrong; nothing was run."""
+
     exit_code = 2
 
 
 class JobError(UsageError):
-    pass
+    """A job file or one of its values is wrong.
+
+    `where` is the file, or what else holds the value; `key` the value's dotted name, and `line` its line, if known.
+    """
+
+    def __init__(self, message: str, *, where: str = "", key: str = "", line: int | None = None) -> None:
+        super().__init__(message)
+        self.where, self.key, self.line = where, key, line
 
 
 class ItemsError(UsageError):
-    pass
+    """The items cannot be read. `position` is that of the item at fault, from 0, if known."""
+
+    def __init__(self, message: str, *, position: int | None = None) -> None:
+        super().__init__(message)
+        self.position = position
 
 
 class AgentError(UsageError):
-    """`traceback` holds the user's own frames, or is empty."""
+    """The agent cannot be loaded. `traceback` holds the user's own frames, or is empty."""
 
-    traceback: str = ""
+    def __init__(self, message: str, *, traceback: str = "") -> None:
+        super().__init__(message)
+        self.traceback = traceback
 
 
 class PlanError(UsageError):
-    pass
+    """The plan needs a person's word."""
 
 
 class CheckpointError(AgentrunError):
+    """The checkpoint is damaged, edited, or from a newer version."""
+
     exit_code = 65
 
 
 class DiskError(AgentrunError):
+    """The disk failed or is full. `errno` is the system's number for it, if known."""
+
     exit_code = 74
+
+    def __init__(self, message: str, *, errno: int | None = None) -> None:
+        super().__init__(message)
+        self.errno = errno
 
 
 class LaterError(AgentrunError):
+    """Try again later."""
+
     exit_code = 75
 
 
 class BusyError(LaterError):
-    pass
+    """Another runner has the job."""
 
 
 class SourceChangedError(LaterError):
-    pass
+    """An item changed while the launch was reading."""
 
 
 class RunError(AgentrunError):
-    """`summary` is the run's."""
+    """A run did not complete. `summary` says how it ended, and has the exit code."""
+
+    def __init__(self, message: str, *, summary: Summary | None = None) -> None:
+        super().__init__(message)
+        self.summary = summary
+        if summary is not None:
+            self.exit_code = summary.exit_code
 
 
 class AgentSignal(Exception):

@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from agentrun.checkpoint.checkpoint import Checkpoint
+    from agentrun.checkpoint.summary import Summary
     from agentrun.job.job import Job
     from agentrun.runs.plan import Plan
 
@@ -34,6 +36,15 @@ class Progress:
     def settled(self) -> int:
         return self.done + self.failed + self.skipped
 
+    def update(self, checkpoint: Checkpoint, *, settled: int = 0) -> None:
+        """This checkpoint is on disk, with `settled` items that this launch has settled."""
+        counts = checkpoint.counts
+        self.total, self.running = checkpoint.total, len(checkpoint.running)
+        self.done, self.failed = counts["done"], counts["failed"]
+        self.skipped, self.waiting = counts["skipped"], counts["waiting"]
+        self.cost = checkpoint.usage.cost
+        self.settled_here += settled
+
 
 @dataclass(frozen=True, slots=True)
 class Planned:
@@ -45,7 +56,7 @@ class Planned:
     launch: int
     output: Path
     resumed: bool
-    last: dict[str, Any] | None = None
+    last: Summary | None = None
     """For a new run: the summary of the one before."""
     notes: tuple[str, ...] = ()
     from_run: str = ""

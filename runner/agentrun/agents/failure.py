@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct, convert, to_builtins
 
 THREAD_TIMEOUT = "thread-timeout"
 """The code of a timeout in a thread, which cannot be ended: another attempt would be a second live one."""
-Origin = Literal["exception", "program", "timeout", "lost", "output"]
+Origin = Literal["exception", "program", "timeout", "lost", "output", "person"]
 Verdict = Literal["transient", "item", "everyone", "skip"]
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True, omit_defaults=True):
     """The facts about one failed attempt. It crosses processes as JSON."""
 
     origin: Origin
@@ -29,11 +30,12 @@ class Failure:
     resume_at: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if value not in (None, "", ())}
+        values: dict[str, Any] = to_builtins(self)
+        return values
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Failure:
-        return cls(**{"message": "", **value, "types": tuple(value.get("types", ()))})
+        return convert({"message": "", **value}, cls)
 
     @property
     def cause(self) -> str:

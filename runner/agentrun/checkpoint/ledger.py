@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from struct import Struct
-from typing import Any
+from typing import Literal
 
-from agentrun.checkpoint.record import BESIDE
+from agentrun.checkpoint.record import BESIDE, Question, Record
 from agentrun.item import key_digest
+from agentrun.money.usage import Usage
 from agentrun.values.ranges import Ranges
 
 PENDING, DONE, FAILED, SKIPPED, WAITING = range(5)
-STATE_NAMES = ("pending", "done", "failed", "skipped", "waiting")
-_STATE_OF = {name: state for state, name in enumerate(STATE_NAMES)}
+StateName = Literal["pending", "done", "failed", "skipped", "waiting"]
+STATE_NAMES: tuple[StateName, ...] = ("pending", "done", "failed", "skipped", "waiting")
+_STATE_OF: dict[str, int] = {name: state for state, name in enumerate(STATE_NAMES)}
 _SETTLED = (DONE, FAILED, SKIPPED)
 _FINISHED = (DONE, SKIPPED)
 _first_slot = Struct("<Q").unpack_from
@@ -71,11 +73,11 @@ class Ledger:
         """Of rows that are neither done nor skipped: the records of this generation's steps and answers, in order."""
         self.questions: dict[int, int] = {}
         """Of waiting rows: the number of their question."""
-        self.usages: dict[int, Mapping[str, Any]] = {}
+        self.usages: dict[int, Usage] = {}
         """Of rows that are neither done nor skipped: what this generation has used so far, where that was reported."""
         self.edited: set[int] = set()
         """Done rows whose output a person has corrected."""
-        self.counts = dict.fromkeys(STATE_NAMES, 0)
+        self.counts: dict[str, int] = dict.fromkeys(STATE_NAMES, 0)
         self.versions: dict[str, int] = {}
         """How many of the done items each agent version made."""
         self.last_completed = -1
@@ -156,37 +158,37 @@ class Ledger:
 
     # ---- from the records
 
-    def apply(self, ref: int, record: Mapping[str, Any]) -> int:
+    def apply(self, ref: int, record: Record) -> int:
         """Take in a record, in the order of writing: the newest of a key counts."""
         self.records += 1
-        digest, kind = key_digest(record["key"]), record["kind"]
+        digest, kind = key_digest(record.key), record.kind
         row = self.find(digest)
         is_new = row < 0
         if is_new:
             row = self.add(digest)
-        if record["gen"] != self.generations.get(row, 0):
-            self._enter(row, record["gen"])
-        self.contents[row] = int(record["hash"], 16)
-        self.stamps[row] = record.get("stamp", 0)
-        self.positions[row] = record["index"]
+        if record.gen != self.generations.get(row, 0):
+            self._enter(row, record.gen)
+        self.contents[row] = int(record.hash, 16)
+        self.stamps[row] = record.stamp
+        self.positions[row] = record.index
         if kind in BESIDE:
             self._apply_beside(row, ref, record)
             return row
         self.refs[row] = ref
         self.states[row] = state = _STATE_OF[kind]
         last, number = self._last_agent
-        self.agents[row] = number if record["agent"] == last else self.agent_number(record["agent"])
-        if not is_new or state != DONE or "edited" in record:
+        self.agents[row] = number if record.agent == last else self.agent_number(record.agent)
+        if not is_new or state != DONE or record.edited:
             self._note(row, state, record)
         return row
 
-    def _apply_beside(self, row: int, ref: int, record: Mapping[str, Any]) -> None:
-        if record["kind"] == "redo":
+    def _apply_beside(self, row: int, ref: int, record: Record) -> None:
+        if record.kind == "redo":
             # The newest of its key, or after a compaction the result that was given up would count again.
             self.refs[row] = ref
         else:
             self.remember(row, ref, record)
-        if record["kind"] == "answer" and self.states[row] == WAITING:
+        if record.kind == "answer" and self.states[row] == WAITING:
             self.states[row] = PENDING
             self.questions.pop(row, None)
 
@@ -199,21 +201,21 @@ class Ledger:
         self.set_aside.discard(row)
         self.edited.discard(row)
 
-    def remember(self, row: int, ref: int, record: Mapping[str, Any]) -> None:
+    def remember(self, row: int, ref: int, record: Record) -> None:
         """The record of a step or an answer is durable."""
         if self.states[row] in _FINISHED:
             return
         self.steps.setdefault(row, []).append(ref)
-        if "usage" in record:
-            self.usages[row] = record["usage"]
+        if record.usage is not None:
+            self.usages[row] = record.usage
 
-    def _note(self, row: int, state: int, record: Mapping[str, Any]) -> None:
+    def _note(self, row: int, state: int, record: Record) -> None:
         """What is kept besides the arrays, of the few rows that have it."""
         if row in self.failed_launches:
             del self.failed_launches[row]
             self.set_aside.discard(row)
         if state == DONE:
-            if "edited" in record:
+            if record.edited:
                 self.edited.add(row)
             elif row in self.edited:
                 self.edited.discard(row)
@@ -225,14 +227,14 @@ class Ledger:
             if self.usages:
                 self.usages.pop(row, None)
             return
-        if "usage" in record:
-            self.usages[row] = record["usage"]
+        if record.usage is not None:
+            self.usages[row] = record.usage
         if state == FAILED:
-            self.failed_launches[row] = record.get("failed_launches", 1)
-            if record.get("set_aside"):
+            self.failed_launches[row] = record.failed_launches or 1
+            if record.set_aside:
                 self.set_aside.add(row)
         if state == WAITING:
-            self.questions[row] = record.get("question", {}).get("n", 1)
+            self.questions[row] = record.question.n if isinstance(record.question, Question) else 1
 
     def agent_number(self, name: str) -> int:
         if name == self._last_agent[0]:
@@ -278,23 +280,23 @@ class Ledger:
         unsettled = re.search(rb"[\x00\x04]", states)
         self.last_completed = (unsettled.start() if unsettled else len(states)) - 1
 
-    def settle(self, row: int, ref: int, record: Mapping[str, Any]) -> None:
+    def settle(self, row: int, ref: int, record: Record) -> None:
         """An item's new record is durable: from now on it stands so."""
-        old, new = self.states[row], _STATE_OF[record["kind"]]
+        old, new = self.states[row], _STATE_OF[record.kind]
         self.refs[row] = ref
         if old == DONE:
             self._uncount_version(row)
-        name = record["agent"]
+        name = record.agent
         self.agents[row] = self.agent_number(name)
         self.states[row] = new
         # Of one that was pending nothing else is kept: nearly all are so, and end well.
-        if old != PENDING or new != DONE or self.steps or self.questions or self.usages or "edited" in record:
+        if old != PENDING or new != DONE or self.steps or self.questions or self.usages or record.edited:
             self._note(row, new, record)
         if new == DONE:
             self.versions[name] = self.versions.get(name, 0) + 1
         self._count(row, old, new)
 
-    def go_on(self, row: int) -> None:
+    def resume(self, row: int) -> None:
         """A waiting item has its answer: it is pending again."""
         old, self.states[row] = self.states[row], PENDING
         self.questions.pop(row, None)

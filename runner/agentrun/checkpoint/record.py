@@ -8,126 +8,189 @@ The CRC covers the line from behind its own field to before the newline. `output
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
 from zlib import crc32
 
 import orjson
+from msgspec import DecodeError, Meta, Raw, Struct, ValidationError, convert
+from msgspec.json import Decoder, Encoder
+
+from agentrun.agents.failure import Failure
+from agentrun.money.usage import Usage
 
 Kind = Literal["done", "failed", "skipped", "waiting", "step", "answer", "redo"]
-KINDS: tuple[Kind, ...] = ("done", "failed", "skipped", "waiting", "step", "answer", "redo")
 BESIDE = frozenset({"step", "answer", "redo"})
-"""Kinds that do not say how an item stands, but what it remembers, was told, or that it begins anew."""
-_PREFIX = b'{"crc":"'
-_BODY_AT = len(_PREFIX) + 8 + 2
-_NUMBERS = (
-    ("seq", 1, 2**63),
-    ("gen", 0, 2**31),
-    ("index", 0, 2**32 - 2),
-    ("launch", 0, 2**31),
-    ("stamp", 0, 2**64 - 1),
-    ("failed_launches", 0, 2**31),
-    ("after", 0, 2**63),
-)
+"""The kinds that do not settle an item: what it remembers, what it was told, and that it starts over."""
+Count = Annotated[int, Meta(ge=0)]
+NOTHING = Raw()
+"""The output of a record that has none."""
+
+
+class Try(Struct, omit_defaults=True, kw_only=True):
+    """One attempt of an item."""
+
+    launch: int
+    number: int
+    at: float
+    """When it began, in seconds since the epoch."""
+    seconds: float
+    usage: Usage | None = None
+    cause: str = ""
+    bounded: bool = False
+    """It ended in a way that is retried only once, such as a timeout."""
+
+
+class Question(Struct, omit_defaults=True, kw_only=True):
+    """What an item asks a person."""
+
+    n: Count = 1
+    """The number of the question within its item and generation, from 1."""
+    text: str = ""
+    details: dict[str, Any] = {}
+    at: str = ""
+
+
+class GivenAnswer(Struct, kw_only=True):
+    """A person's answer, as the agent gets it."""
+
+    yes: bool
+    text: str = ""
+    by: str = ""
+    at: str = ""
+    details: dict[str, Any] = {}
+
+
+class Edited(Struct):
+    """Who corrected an output by hand, and when."""
+
+    by: str
+    at: str
+
+
+class PublishedFile(Struct):
+    """A file that an item left; `path` is relative to the folder of the results."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+class Record(Struct, omit_defaults=True, kw_only=True, rename={"as_": "as"}):
+    """What happened to one item. Which fields are set depends on the kind; `output` is JSON text."""
+
+    seq: Count = 0
+    """The commit that wrote it; 0 before that."""
+    kind: Kind
+    key: str
+    gen: Annotated[int, Meta(ge=0, le=2**31)]
+    index: Annotated[int, Meta(ge=0, le=2**32 - 2)]
+    hash: str
+    agent: str
+    """The fingerprint of the agent that made it."""
+    launch: Count
+    at: float = 0.0
+    seconds: float = 0.0
+    stamp: Count = 0
+    """For files: size and times as one number."""
+    tries: list[Try] = []
+    usage: Usage | None = None
+    warning: str = ""
+    error: Failure | None = None
+    failed_launches: Count = 0
+    """In how many launches the item failed, itself and the agent unchanged."""
+    set_aside: bool = False
+    """Only `redo` runs the item again."""
+    question: Question | Count | None = None
+    """Of a waiting item, its question; of an answer, the number of the question."""
+    asked: str = ""
+    """Of an answer: the question in words."""
+    answer: GivenAnswer | None = None
+    name: str = ""
+    """Of a step."""
+    n: Count = 0
+    """Of a step: how often the attempt had asked for that name before."""
+    no: int = -1
+    """Of a step: which call of its attempt it was."""
+    by: str = ""
+    id: str = ""
+    """The message that it became of."""
+    edited: Edited | None = None
+    after: Count | None = None
+    """With a carry: the seq of the record before this one."""
+    as_: int | None = None
+    """With a carry: the seq of the record in whose place this one stands."""
+    carry: Any = None
+    files: list[PublishedFile] = []
+    output: Raw = NOTHING
+
+    @property
+    def has_output(self) -> bool:
+        return self.output is not NOTHING
+
+    @property
+    def value(self) -> Any:
+        """The output itself; None without one."""
+        return orjson.loads(bytes(self.output)) if self.has_output else None
 
 
 class RecordError(ValueError):
-    pass
+    """A line is not a whole record."""
 
 
-def encode_record(seq: int, fields: Mapping[str, Any], output: bytes | None = None) -> bytes:
-    """A line without its newline. `output` is JSON text, and stands last."""
-    body = orjson.dumps({"seq": seq, **fields})[1:]
-    if output is not None:
-        if b"\n" in output:
-            output = orjson.dumps(orjson.loads(output))
-        body = b'%b,"output":%b}' % (body[:-1], output)
+_PREFIX = b'{"crc":"'
+_BODY_AT = len(_PREFIX) + 8 + 2
+_HASH = re.compile(r"[0-9a-f]{16}")
+_encode = Encoder().encode
+_decode = Decoder(Record).decode
+
+
+def encode_record(record: Record) -> bytes:
+    """A line without its newline."""
+    if b"\n" in bytes(record.output):
+        record.output = Raw(orjson.dumps(record.value))
+    body = _encode(record)[1:]
     return b'%b%08x",%b' % (_PREFIX, crc32(body), body)
 
 
 def check_record(line: bytes) -> bool:
+    """Whether the line is as it was written."""
     return line[:8] == _PREFIX and line[8:_BODY_AT] == b'%08x",' % crc32(line[_BODY_AT:])
 
 
-def decode_record(line: bytes) -> dict[str, Any]:
+def decode_record(line: bytes) -> Record:
     if not check_record(line):
         raise RecordError("the checksum does not match")
-    record: dict[str, Any] = orjson.loads(line)
-    return record
-
-
-def decode_head(line: bytes) -> dict[str, Any]:
-    """A record without its output, which may be long."""
-    # As check_record, without the call: this is done for each record of a run when it is resumed.
-    if line[:8] != _PREFIX or line[8:_BODY_AT] != b'%08x",' % crc32(line[_BODY_AT:]):
-        raise RecordError("the checksum does not match")
-    at = line.find(b',"output":')
-    head: dict[str, Any]
-    if at > 0:
-        try:
-            head = orjson.loads(line[:at] + b"}")
-            return head
-        except orjson.JSONDecodeError:
-            # It stood inside a carry, say: so cut, that lacks a brace.
-            pass
-    head = orjson.loads(line)
-    return head
-
-
-def result_of(line: bytes) -> tuple[bytes, bytes] | None:
-    """The key and the output of a done record, both as JSON text, without reading the rest. None where that won't do.
-
-    A quote inside a string is written with a backslash, so that the first `","gen":` ends the key. The output is last;
-    what stands before it is the runner's own, but for a carry.
-    """
-    find = line.find
-    begin = find(b',"key":"', 0, 80) + 7
-    end = find(b'","gen":', begin) + 1
-    at = find(b',"output":', end)
-    if begin < 7 or end < 1 or at < 0 or find(b',"carry":', end, at) >= 0 or find(b',"files":', end, at) >= 0:
-        return None
-    return line[begin:end], line[at + 10 : -1]
-
-
-def seal_record(record: Mapping[str, Any]) -> bytes:
-    """A record edited by hand, checked for its form and given a new checksum."""
-    fields = {name: value for name, value in record.items() if name not in ("crc", "seq", "output")}
-    for name, least, most in _NUMBERS:
-        value = record.get(name, least)
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise RecordError(f"{name} is {value!r} in the record of {record.get('key')!r}; leave it as it was")
-    for name in ("seq", "gen", "index", "launch", "key", "kind", "hash", "agent"):
-        if name not in record:
-            raise RecordError(f"{name} is missing in the record of {record.get('key')!r}; put it back")
-    for name in ("key", "kind", "hash", "agent"):
-        if not isinstance(record[name], str):
-            raise RecordError(f"{name} is {record[name]!r}; it is text")
-    if record["kind"] not in KINDS:
-        raise RecordError(f"kind is {record['kind']!r}; it is one of {', '.join(KINDS)}")
-    if not re.fullmatch(r"[0-9a-f]{16}", record["hash"]):
-        raise RecordError(f"hash is {record['hash']!r}; leave it as it was")
-    if record["kind"] in ("done", "step") and "output" not in record:
-        raise RecordError(f"output is missing in the record of {record['key']!r}, which is done; put one there")
-    _check_beside(record)
-    output = orjson.dumps(record["output"]) if "output" in record else None
-    # In the order in which `result_of` expects them, whatever an editor has made of it.
-    first = {name: record[name] for name in ("kind", "key", "gen")}
-    return encode_record(record["seq"], first | fields, output)
-
-
-def _check_beside(record: Mapping[str, Any]) -> None:
-    """What recovery relies on in records of steps and of people."""
-    kind, question = record["kind"], record.get("question")
-    good = (
-        isinstance(record.get("name"), str) and isinstance(record.get("n"), int) if kind == "step"
-        else isinstance(question, dict) and isinstance(question.get("n"), int) if kind == "waiting" and question
-        else isinstance(question, int) and isinstance(record.get("answer"), dict) if kind == "answer"
-        else True
-    )  # fmt: skip
-    if not good:
-        raise RecordError(f"the record of {record['key']!r} is no longer a whole {kind}; leave it as it was")
+    try:
+        return _decode(line)
+    except (DecodeError, ValidationError) as error:
+        raise RecordError(str(error)) from None
 
 
 def highest_seq(lines: Iterable[bytes]) -> int:
-    """Of records whose checksums are known to be right."""
-    return max((int(orjson.loads(line)["seq"]) for line in lines), default=0)
+    """The newest commit among records whose checksums are known to be right."""
+    return max((decode_record(line).seq for line in lines), default=0)
+
+
+def seal_record(values: dict[str, Any]) -> bytes:
+    """A record edited by hand, checked and given a new checksum."""
+    named = f"the record of {values.get('key')!r}"
+    raw = {**values, "output": Raw(orjson.dumps(values["output"]))} if "output" in values else values
+    try:
+        record = convert(raw, Record)
+    except ValidationError as error:
+        raise RecordError(f"{error} in {named}; leave it as it was") from None
+    if record.seq < 1:
+        raise RecordError(f"seq is {record.seq} in {named}; leave it as it was")
+    if not _HASH.fullmatch(record.hash):
+        raise RecordError(f"hash is {record.hash!r} in {named}; leave it as it was")
+    if record.kind in ("done", "step") and not record.has_output:
+        raise RecordError(f"output is missing in {named}, which is {record.kind}; put one there")
+    is_whole = {
+        "step": bool(record.name),
+        "waiting": not isinstance(record.question, int),
+        "answer": isinstance(record.question, int) and record.answer is not None,
+    }
+    if not is_whole.get(record.kind, True):
+        raise RecordError(f"{named} is no longer a whole {record.kind}; leave it as it was")
+    return encode_record(record)

@@ -7,11 +7,10 @@ and how often they were asked.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-from agentrun.values.json import encode
+from agentrun.checkpoint.record import GivenAnswer, Record
 
 SHOWN = 5
 
@@ -22,19 +21,18 @@ class Remembered:
 
     steps: dict[tuple[str, int], tuple[int, str]] = field(default_factory=dict)
     """By name and occurrence: which call of its attempt it was, and its result as JSON text."""
-    answers: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
+    answers: dict[tuple[str, int], GivenAnswer] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, records: Iterable[Mapping[str, Any]]) -> Remembered:
+    def of(cls, records: Iterable[Record]) -> Remembered:
         found = cls()
         asked: Counter[str] = Counter()
         for record in records:
-            if record["kind"] == "step":
-                found.add(record["name"], record["n"], record.get("no", -1), encode(record["output"]).decode())
-            else:
-                text = record.get("asked", "")
-                found.answers[text, asked[text]] = record["answer"]
-                asked[text] += 1
+            if record.kind == "step":
+                found.add(record.name, record.n, record.no, bytes(record.output).decode())
+            elif record.answer is not None:
+                found.answers[record.asked, asked[record.asked]] = record.answer
+                asked[record.asked] += 1
         return found
 
     def add(self, name: str, n: int, no: int, output: str) -> None:
@@ -84,7 +82,7 @@ class Recall:
             self.remembered.add(name, n, no, output)
         return no
 
-    def answer(self, question: str) -> Mapping[str, Any] | None:
+    def answer(self, question: str) -> GivenAnswer | None:
         occurrence = self._questions[question]
         self._questions[question] += 1
         return self.remembered.answers.get((question, occurrence))

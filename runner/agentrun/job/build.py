@@ -24,17 +24,31 @@ PROVIDERS = ("openai", "anthropic", "google")
 """Whose models a prompt can have: `openai:…`."""
 
 
+def job_name(layers: Sequence[Layer], *, has_file: bool, default_name: str) -> str:
+    """The name of the job that the layers describe, before the rest of it is known."""
+    values = Values(layers, has_file=has_file)
+    return _name(values, _texts(_params(values)), default=Value(_strongest(layers), "name", default_name))
+
+
+def _strongest(layers: Sequence[Layer]) -> str:
+    return layers[-1][0] if layers else "job"
+
+
+def _texts(params: Mapping[str, Any]) -> dict[str, str]:
+    """The params that can be part of a name or a path."""
+    return {name: text for name, value in params.items() if (text := _as_text(value)) is not None}
+
+
 def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default_name: str) -> Job:
     """The job that the layers, weakest first, describe together; JobError names layer, key and fault.
 
     Each layer is a label for messages and values in the shape of a job file. A value of None is as not given.
     """
     values = Values(layers, has_file=file is not None)
-    strongest = layers[-1][0] if layers else "job"
     where = layers[0][0] if layers else "job"
     params = _params(values)
-    texts = {name: text for name, value in params.items() if (text := _as_text(value)) is not None}
-    name = _name(values, texts, default=Value(strongest, "name", default_name))
+    texts = _texts(params)
+    name = _name(values, texts, default=Value(_strongest(layers), "name", default_name))
     items = _items(values, texts, where)
     agent = _agent(values, where)
     command = _command(values, items.kind)

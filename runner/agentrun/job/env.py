@@ -43,4 +43,4 @@ def load_env_file(path: Path) -> dict[str, str]:
 
 
 def _env_error(path: Path, number: int, what: str) -> JobError:
-    return JobError(f"{path}: line {number} {what}; write KEY=VALUE", file=str(path), line=number)
+    return JobError(f"{path}: line {number} {what}; write KEY=VALUE", where=str(path), line=number)

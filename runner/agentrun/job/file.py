@@ -25,12 +25,12 @@ def read_job_file(path: Path) -> dict[str, Any]:
         message = str(error)
         match = _POSITION.search(message)
         if match is None:
-            raise JobError(f"{path}: {message}", file=str(path)) from None
+            raise JobError(f"{path}: {message}", where=str(path)) from None
         line, column = (match[1], match[2]) if match[1] else _end_of(text)
         why = message[: match.start()]
-        raise JobError(f"{path}: line {line}, column {column}: {why}", file=str(path), line=int(line)) from None
+        raise JobError(f"{path}: line {line}, column {column}: {why}", where=str(path), line=int(line)) from None
     except RecursionError:
-        raise JobError(f"{path}: is nested too deep to be read; flatten it", file=str(path)) from None
+        raise JobError(f"{path}: is nested too deep to be read; flatten it", where=str(path)) from None
 
 
 def _end_of(text: str) -> tuple[str, str]:
@@ -54,9 +54,9 @@ def read_text(path: Path, what: str) -> str:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise JobError(f"{path}: there is no such {what}", file=str(path)) from None
+        raise JobError(f"{path}: there is no such {what}", where=str(path)) from None
     except OSError as error:
-        raise JobError(f"{path}: the {what} cannot be read: {error.strerror}", file=str(path)) from None
+        raise JobError(f"{path}: the {what} cannot be read: {error.strerror}", where=str(path)) from None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -64,6 +64,6 @@ def read_text(path: Path, what: str) -> str:
         column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
         raise JobError(
             f"{path}: line {line}, column {column}: is not UTF-8; save the file as UTF-8",
-            file=str(path),
+            where=str(path),
             line=line,
         ) from None

@@ -3,29 +3,56 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 from agentrun.errors import UsageError
 from agentrun.job.file import FILE_NAME
-from agentrun.job.kept import JOB_JSON, KeptJob, absolute, read_job_json
+from agentrun.job.kept import JOB_JSON, KeptJob, absolute, decode_job_json
 
 STATE_FOLDER = ".agentrun"
 STATE_DIR_VARIABLE = "AGENTRUN_STATE_DIR"
 
 
+class KnownJobs(Protocol):
+    """The jobs whose state is in one place, as far as finding and opening a job needs them."""
+
+    def names(self) -> list[str]:
+        """The jobs that are known there, sorted."""
+        ...
+
+    def job_json(self, name: str) -> bytes | None:
+        """What was asked when the job was started last; None if that is not known."""
+        ...
+
+    def kept_flags(self, name: str) -> dict[str, Any]:
+        """The flags kept with the job's unfinished run, in the shape of a job file."""
+        ...
+
+
+OpenPlace = Callable[[Path], KnownJobs]
+"""From a state folder to the jobs in it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What JOB means: a job file, a file.py:function (`agent`), or a known name (`folder` and `kept`)."""
+    """What JOB means: a job file, a file.py:function (`agent`), or a known name (`root`, `name` and `kept`)."""
 
     kind: Literal["file", "agent", "known"]
     file: Path | None = None
     agent: str | None = None
-    folder: Path | None = None
+    root: Path | None = None
+    name: str = ""
     kept: KeptJob | None = None
+
+
+def read_kept_job(known: KnownJobs, name: str, root: Path) -> KeptJob | None:
+    """What was asked when the job was started last; None if that is not known."""
+    data = known.job_json(name)
+    return decode_job_json(data, root=root, where=str(root / name / JOB_JSON)) if data is not None else None
 
 
 def state_root(base: Path, state_dir: str | None, environ: Mapping[str, str]) -> Path:
@@ -34,13 +61,8 @@ def state_root(base: Path, state_dir: str | None, environ: Mapping[str, str]) ->
     return elsewhere if elsewhere is not None else base.absolute() / STATE_FOLDER
 
 
-def known_jobs(start: Path, state_dir: str | None = None, environ: Mapping[str, str] | None = None) -> list[Path]:
-    """The job folders that `start` sees: in its own state root, or in the nearest one above."""
-    root = nearest_root(start, state_dir, environ)
-    return jobs_in(root) if root is not None else []
-
-
 def nearest_root(start: Path, state_dir: str | None = None, environ: Mapping[str, str] | None = None) -> Path | None:
+    """The state folder that `start` sees: the one that is named, or the nearest one in it or above."""
     elsewhere = _elsewhere(state_dir, environ or {})
     if elsewhere is not None:
         return elsewhere if elsewhere.is_dir() else None
@@ -51,25 +73,14 @@ def nearest_root(start: Path, state_dir: str | None = None, environ: Mapping[str
     return None
 
 
-def jobs_in(root: Path) -> list[Path]:
-    """The folders in a state root that hold a job, by name."""
-    try:
-        names = sorted(os.listdir(root))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise UsageError(f"{root}: the state folder cannot be read: {error.strerror}") from None
-    return [root / name for name in names if not name.startswith(".") and _is_job(root / name)]
-
-
-def _is_job(folder: Path) -> bool:
-    try:
-        return any((folder / name).exists() for name in (JOB_JSON, "state.json", "runs"))
-    except PermissionError:
-        return True
-
-
-def find_job(ref: str, cwd: Path, state_dir: str | None = None, environ: Mapping[str, str] | None = None) -> Found:
+def find_job(
+    ref: str,
+    cwd: Path,
+    state_dir: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    open_place: OpenPlace,
+) -> Found:
     """What JOB on the command line means; UsageError, with the names that are known, where it means nothing.
 
     A path comes before a name, except for one that cannot be a job: a folder without job.toml, or a file of
@@ -85,14 +96,15 @@ def find_job(ref: str, cwd: Path, state_dir: str | None = None, environ: Mapping
     source, colon, function = ref.rpartition(":")
     if colon and source.endswith(".py") and function:
         return Found(kind="agent", agent=ref)
-    known = {folder.name: folder for folder in known_jobs(cwd, state_dir, environ)}
-    if (folder := known.get(ref)) is not None:
-        return Found(kind="known", folder=folder, kept=read_job_json(folder))
+    root = nearest_root(cwd, state_dir, environ)
+    known = open_place(root).names() if root is not None else []
+    if root is not None and ref in known:
+        return Found(kind="known", root=root, name=ref, kept=read_kept_job(open_place(root), ref, root))
     if ref.endswith(".py"):
         raise UsageError(f"{ref}: which function is the agent? Give {ref}:NAME")
     if ref.endswith(".toml") or path.is_file():
         return _job_file(ref, path)
-    raise UsageError(_unknown(ref, path, sorted(known)))
+    raise UsageError(_unknown(ref, path, known))
 
 
 def _job_file(ref: str, path: Path) -> Found:

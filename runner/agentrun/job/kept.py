@@ -32,18 +32,6 @@ def absolute(path: Path) -> Path:
     return Path(os.path.normpath(path.absolute()))
 
 
-def read_job_json(folder: Path) -> KeptJob | None:
-    """The job.json of a job's folder, or None where it has none."""
-    path = folder / JOB_JSON
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-    return decode_job_json(data, root=folder.parent, where=str(path))
-
-
 def encode_job_json(kept: KeptJob, *, root: Path) -> bytes:
     """Paths inside the folder that `root` is in are kept relative to it, so that it can be moved."""
     record: dict[str, Any] = {"version": JOB_JSON_VERSION}
@@ -64,7 +52,7 @@ def decode_job_json(data: bytes, *, root: Path, where: str = JOB_JSON) -> KeptJo
     if not isinstance(version, int) or isinstance(version, bool):
         raise _damaged(where, "has no version")
     if version > JOB_JSON_VERSION:
-        raise CheckpointError(f"{where}: is of version {version}, from a newer agentrun; use that one", file=where)
+        raise CheckpointError(f"{where}: is of version {version}, from a newer agentrun; use that one")
     file, params = record.get("file"), record.get("params", {})
     base, values = record.get("base"), record.get("values", {})
     if not isinstance(params, dict) or not isinstance(values, dict):
@@ -78,7 +66,7 @@ def decode_job_json(data: bytes, *, root: Path, where: str = JOB_JSON) -> KeptJo
 
 
 def _damaged(where: str, what: str) -> CheckpointError:
-    return CheckpointError(f"{where}: {what}; give the job file, or the flags of the first start, again", file=where)
+    return CheckpointError(f"{where}: {what}; give the job file, or the flags of the first start, again")
 
 
 def _relative(path: Path, root: Path) -> str:

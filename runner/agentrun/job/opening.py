@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from agentrun.errors import JobError, UsageError
-from agentrun.job.build import build_job, prompt_file
+from agentrun.job.build import build_job, job_name, prompt_file
 from agentrun.job.env import load_env_file
 from agentrun.job.fields import AGENTS, KINDS, Layer, replaced_agents
 from agentrun.job.file import default_name, read_job_file
-from agentrun.job.home import Found, find_job, state_root
+from agentrun.job.home import Found, OpenPlace, find_job, read_kept_job, state_root
 from agentrun.job.job import Job
-from agentrun.job.kept import KeptJob, encode_job_json, read_job_json
+from agentrun.job.kept import JOB_JSON, KeptJob, encode_job_json
 
 KEPT_LABEL = "kept with the run"
 FLAGS_LABEL = "command line"
@@ -25,10 +23,11 @@ FLAGS_LABEL = "command line"
 
 @dataclass(frozen=True, slots=True)
 class OpenJob:
-    """A checked job, the folder of its state, and what is to be kept for the next launch."""
+    """A checked job, where its state is, and what to keep for the next launch."""
 
     job: Job
-    folder: Path
+    root: Path
+    """The state folder."""
     kept: dict[str, Any]
     job_json: bytes
 
@@ -36,6 +35,8 @@ class OpenJob:
 def open_job(
     ref: str | None,
     *,
+    open_place: OpenPlace,
+    found: Found | None = None,
     flags: Mapping[str, Any] | None = None,
     cwd: Path | None = None,
     state_dir: str | None = None,
@@ -45,25 +46,24 @@ def open_job(
 ) -> OpenJob:
     """The job that `ref` means (a job file, file.py:function, a known name; None: the flags alone).
 
-    `flags` has the shape of a job file. They count over what was kept with an unfinished run, and that over the file.
-    Messages call them `label`.
+    `found` is what `find_job` found for `ref`, if that was done already. `flags` has the shape of a job file. They
+    override what was kept with an unfinished run, and that overrides the file. Messages call them `label`.
     """
     cwd = (cwd or Path.cwd()).absolute()
     environ = os.environ if environ is None else environ
     flags = dict(flags or {})
-    found = find_job(ref, cwd, state_dir, environ) if ref is not None else None
-    base_layers, base, file, name = _foundation(found, flags, cwd, state_dir, environ)
+    if found is None and ref is not None:
+        found = find_job(ref, cwd, state_dir, environ, open_place=open_place)
+    base_layers, base, file, default = _foundation(found, flags, cwd, state_dir, environ, open_place)
     given: Layer = (label, flags)
-    if found is not None and found.folder is not None:
-        root, folder = found.folder.parent, found.folder
+    if found is not None and found.root is not None:
+        root, name = found.root, found.name
     else:
         root = state_root(base, state_dir, environ)
-        folder = root / build_job([*base_layers, given], base=base, file=file, default_name=name).name
-    kept = {} if fresh else read_kept(folder)
+        name = job_name([*base_layers, given], has_file=file is not None, default_name=default)
+    kept = {} if fresh else open_place(root).kept_flags(name)
     layers = [*base_layers, (KEPT_LABEL, kept), given] if kept else [*base_layers, given]
-    job = build_job(layers, base=base, file=file, default_name=name)
-    if job.name != folder.name:
-        folder = root / job.name
+    job = build_job(layers, base=base, file=file, default_name=default)
     asked = merge(kept, flags)
     if file is not None:
         remembered = KeptJob(base=base, file=file, params=dict(asked.get("params", {})))
@@ -72,23 +72,26 @@ def open_job(
         for _, layer in layers:
             values = merge(values, layer)
         remembered = KeptJob(base=base, values={**values, "name": job.name})
-    return OpenJob(job, folder, asked, encode_job_json(remembered, root=root))
+    return OpenJob(job, root, asked, encode_job_json(remembered, root=root))
 
 
 def _foundation(
-    found: Found | None, flags: Mapping[str, Any], cwd: Path, state_dir: str | None, environ: Mapping[str, str]
+    found: Found | None,
+    flags: Mapping[str, Any],
+    cwd: Path,
+    state_dir: str | None,
+    environ: Mapping[str, str],
+    open_place: OpenPlace,
 ) -> tuple[list[Layer], Path, Path | None, str]:
     """The layers below what was kept and the flags; the base, the job file, and the name if none is given."""
     if found is not None and found.kind == "file" and found.file is not None:
         return _from_file(found.file, {})
     if found is not None and found.kind == "known":
         if found.kept is None:
-            assert found.folder is not None
-            raise UsageError(f"{found.folder.name}: its job.json is gone; give the job file, or the flags, again")
+            raise UsageError(f"{found.name}: its job.json is gone; give the job file, or the flags, again")
         if found.kept.file is not None:
             return _from_file(found.kept.file, found.kept.params)
-        assert found.folder is not None
-        return [("job.json", found.kept.values)], found.kept.base, None, found.folder.name
+        return [(JOB_JSON, found.kept.values)], found.kept.base, None, found.name
     layers: list[Layer] = []
     name = flags.get("name")
     if found is not None and found.agent is not None:
@@ -99,9 +102,10 @@ def _foundation(
         name = _name_of_agent(flags)
     if not any(kind in flags.get("items", {}) for kind in KINDS):
         # Without items this can only mean the job of that name as it was asked for before.
-        before = read_job_json(state_root(cwd, state_dir, environ) / str(name))
+        root = state_root(cwd, state_dir, environ)
+        before = read_kept_job(open_place(root), str(name), root)
         if before is not None and before.file is None:
-            layers = [("job.json", before.values), *layers]
+            layers = [(JOB_JSON, before.values), *layers]
     return layers, cwd, None, str(name)
 
 
@@ -141,15 +145,6 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
         else:
             merged[name] = value
     return merged
-
-
-def read_kept(folder: Path) -> dict[str, Any]:
-    """The flags kept with an unfinished run. What cannot be read is for the launch to report."""
-    try:
-        kept = orjson.loads((folder / "state.json").read_bytes())["context"]["kept"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
-    return kept if isinstance(kept, dict) else {}
 
 
 def agent_environment(job: Job, environ: Mapping[str, str]) -> dict[str, str]:

@@ -1,16 +1,16 @@
-"""From an item to its end: attempts, and which of their failures are tried again."""
+"""From an item to its end: attempts, and which of their failures are retried."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agentrun.agents.attempt import Attempt, Outcome
 from agentrun.agents.failure import Failure, asked_wait, judge
+from agentrun.checkpoint.record import Record, Try
 from agentrun.checkpoint.remembered import Remembered
 from agentrun.events import Retrying, Watcher
 from agentrun.executors.port import Executor
@@ -19,30 +19,16 @@ from agentrun.launch.channel import Conversation
 from agentrun.outputs.files import ItemFiles, ItemFilesError
 from agentrun.outputs.logs import ItemLogs
 from agentrun.runs.units import Ended, Unit, Work
-from agentrun.store.port import Entry
 from agentrun.values.clock import now_seconds
 
 if TYPE_CHECKING:
     from agentrun.runs.run import Run
 
-
 BACKOFF_SECONDS, BACKOFF_MOST_SECONDS = 1.0, 60.0
 
 
-class _Again(Exception):
-    """An attempt that is to be tried again, for tenacity."""
-
-    def __init__(self, ended: Ended) -> None:
-        super().__init__()
-        self.ended = ended
-
-
-class _Stopping(Exception):
-    """The launch stops while an item waits for its next attempt, or the budget has no room for that."""
-
-
 class Attempts:
-    """Runs the attempts of items. The first goes without tenacity; what follows a failure goes by it.
+    """Runs the attempts of items.
 
     `commit` returns when a step is on disk, `recall` gives the records of the steps at some refs.
     """
@@ -55,7 +41,7 @@ class Attempts:
         run: Run,
         launch: int,
         commit: Callable[[Unit], Awaitable[None]],
-        recall: Callable[[Sequence[int]], Awaitable[Sequence[Mapping[str, Any]]]],
+        recall: Callable[[Sequence[int]], Awaitable[Sequence[Record]]],
         logs: ItemLogs,
         files: ItemFiles,
         watcher: Watcher,
@@ -78,66 +64,81 @@ class Attempts:
         self._pace = Pace(job.rate.per_seconds / job.rate.count, sleep=sleep) if job.rate else None
 
     def stop(self) -> None:
-        """Nothing is tried again from here on: what fails, and would be, goes back. Attempts under way go on."""
+        """Nothing is retried from here on: an item that would be goes back. Attempts in flight continue."""
         self._stopping.set()
 
-    def settle(self, slot: int, work: Work, *, generation: int, carry: Any) -> Coroutine[Any, Any, Ended]:
-        """Attempt the item until it is settled, or is to go back. Cancelling ends the attempt under way."""
-        usages = self.run.ledger.usages
-        if usages and (before := usages.get(work.row)):
-            self.run.purse.begin(work.row, before)
-        return self._try(slot, work, generation, carry, 1, [])
+    async def settle(self, slot: int, work: Work) -> Ended:
+        """Attempt the item until it is settled, or goes back. Cancelling ends the attempt in flight."""
+        run, row = self.run, work.row
+        tries: list[Try] = []
+        if run.ledger.usages and (before := run.ledger.usages.get(row)) is not None:
+            run.purse.begin(row, before)
+        while True:
+            remembered = None
+            if run.ledger.steps and (refs := run.ledger.steps.get(row)):
+                remembered = Remembered.of(await self._recall(refs))
+            if self._pace is not None:
+                await self._pace.wait()
+            attempt = Attempt(
+                item=work.item,
+                generation=run.ledger.generations.get(row, 0),
+                launch=self._launch,
+                number=len(tries) + 1,
+                run_id=run.checkpoint.run_id,
+                params=self._job.params,
+                carry=run.carry,
+                timeout_seconds=self._job.timeout_seconds,
+                log_path=self._logs.slot_path(slot),
+                folder=self._folder,
+            )
+            channel = Conversation(self, slot, work, remembered)
+            at, began = now_seconds(), time.monotonic()
+            try:
+                outcome = await self._executor.run(attempt, channel.answer)
+            finally:
+                channel.close()
+            seconds = round(time.monotonic() - began, 4)
+            tried = Try(launch=self._launch, number=attempt.number, at=at, seconds=seconds, usage=channel.usage)
+            tries.append(tried)
+            ended = self._end(outcome, channel, tries)
+            if ended.kind == "done":
+                if outcome.made_files:
+                    await self._publish(work, Path(attempt.work), ended)
+                if ended.kind == "done":
+                    return ended
+            if ended.kind != "back":
+                self._describe(slot, work.item.key, ended, tried)
+            if not self._is_retried(ended):
+                return ended
+            if (why := await self._wait_for_retry(work, ended)) is not None:
+                return Ended("back", budget_reached=why)
 
     async def forget_files(self, work: Work, generation: int) -> None:
         """The item is done, and that is on disk: its scratch is no longer needed."""
         await asyncio.to_thread(self._files.forget, work.item.key, generation)
 
-    async def _retry(
-        self, first: Ended, work: Work, attempt: Callable[[int, list[dict[str, Any]]], Awaitable[Ended]]
-    ) -> Ended:
-        from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
+    def forget_log(self, work: Work, ended: Ended) -> None:
+        """The item is done, and that is on disk: what it printed is no longer needed, unless there is a warning."""
+        if not ended.warning:
+            self._logs.forget(work.item.key)
 
-        backoff = wait_random_exponential(multiplier=BACKOFF_SECONDS, max=BACKOFF_MOST_SECONDS)
-        last = first
+    # ---- retrying
 
-        async def again(number: int) -> Ended:
-            nonlocal last
-            if number > 1:
-                if why := self.run.purse.refusal(again=work.row):
-                    raise _Stopping(why)
-                last = await attempt(number, last.tries)
-            if self._is_tried_again(last):
-                raise _Again(last)
-            return last
+    def _is_retried(self, ended: Ended) -> bool:
+        if ended.kind != "failed" or ended.judgement is None or ended.judgement.verdict != "transient":
+            return False
+        if len(ended.tries) > self._job.retries:
+            return False
+        # A timeout, or a worker that died, is retried once, however many other attempts there were.
+        most = ended.judgement.most_attempts
+        return most is None or sum(one.bounded for one in ended.tries) < most
 
-        def wait(state: RetryCallState) -> float:
-            assert last.failure is not None
-            asked = asked_wait(last.failure) or 0.0
-            # At least half of the backoff's bound, so that a retry is never at once.
-            least = min(BACKOFF_SECONDS * 2 ** (state.attempt_number - 1), BACKOFF_MOST_SECONDS) / 2
-            seconds = float(max(asked, least, backoff(state)))
-            self._watcher(Retrying(work.item.key, last.failure.cause, state.attempt_number, seconds))
-            return seconds
-
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type(_Again),
-            wait=wait,
-            # What is to stop is not raised as _Again in the first place; this bounds it all the same.
-            stop=lambda state: state.attempt_number > self._job.retries,
-            sleep=self._pause,
-            reraise=True,
-        )
-        try:
-            async for state in retrying:
-                with state:
-                    return await again(state.retry_state.attempt_number)
-        except _Again:
-            pass
-        except _Stopping as stopping:
-            return Ended("back", spent_up=str(stopping))
-        return last
-
-    async def _pause(self, seconds: float) -> None:
+    async def _wait_for_retry(self, work: Work, ended: Ended) -> str | None:
+        """Wait as long as it takes; then None, or why the item goes back instead: empty if the launch stops."""
+        assert ended.failure is not None
+        number = len(ended.tries)
+        seconds = max(asked_wait(ended.failure) or 0.0, backoff_seconds(number))
+        self._watcher(Retrying(work.item.key, ended.failure.cause, number, seconds))
         waits = {asyncio.ensure_future(self._sleep(seconds)), asyncio.ensure_future(self._stopping.wait())}
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -145,74 +146,12 @@ class Attempts:
             for wait in waits:
                 wait.cancel()
         if self._stopping.is_set():
-            raise _Stopping
+            return ""
+        return self.run.purse.refusal(again=work.row)
 
-    def _is_tried_again(self, ended: Ended) -> bool:
-        if ended.kind != "failed" or ended.judgement is None or ended.judgement.verdict != "transient":
-            return False
-        if len(ended.tries) > self._job.retries:
-            return False
-        # A timeout, or a worker that died, is retried once, however many other attempts there were.
-        most = ended.judgement.most_attempts
-        alike = sum(1 for one in ended.tries if one.get("bounded"))
-        return most is None or alike < most
+    # ---- for the runner's end of the channel
 
-    async def _try(
-        self,
-        slot: int,
-        work: Work,
-        generation: int,
-        carry: Any,
-        number: int,
-        before: list[dict[str, Any]],
-    ) -> Ended:
-        """One attempt, and after the first all that follow it."""
-        job, remembered, steps = self._job, None, self.run.ledger.steps
-        if steps and (refs := steps.get(work.row)):
-            remembered = Remembered.of(await self._recall(refs))
-        if self._pace is not None:
-            await self._pace.wait()
-        attempt = Attempt(
-            item=work.item,
-            generation=generation,
-            launch=self._launch,
-            number=number,
-            run_id=self.run.run_id,
-            params=job.params,
-            carry=carry,
-            timeout_seconds=job.timeout_seconds,
-            log_path=self._logs.slot_path(slot),
-            folder=self._folder,
-        )
-        conversation = Conversation(self, slot, work, remembered)
-        at, began = now_seconds(), time.monotonic()
-        try:
-            outcome = await self._executor.run(attempt, conversation.answer)
-        finally:
-            conversation.close()
-        tried: dict[str, Any] = {
-            "launch": self._launch,
-            "number": number,
-            "at": at,
-            # To the tenth of a millisecond; round() takes longer than all else here.
-            "seconds": int((time.monotonic() - began) * 10_000) / 10_000,
-        }
-        if conversation.usage:
-            tried["usage"] = conversation.usage
-        before = [*before, tried] if before else [tried]
-        ended = Ended("back", tries=before, carry=conversation.carry, carry_set=conversation.carry_set)
-        self._take(outcome, ended, conversation)
-        if ended.kind == "done" and outcome.made_files:
-            await self._publish(work, Path(attempt.work), ended)
-        if ended.kind not in ("done", "back"):
-            self._describe(slot, work.item.key, ended, tried)
-        if number == 1 and self._is_tried_again(ended):
-            return await self._retry(ended, work, partial(self._try, slot, work, generation, carry))
-        return ended
-
-    # ---- for its conversations
-
-    async def keep(self, work: Work, record: Entry) -> None:
+    async def keep(self, work: Work, record: Record) -> None:
         await self._commit(Unit(work.row, None, record))
 
     def log(self, slot: int, text: str) -> None:
@@ -223,51 +162,57 @@ class Attempts:
 
     # ---- how an attempt ended
 
-    def _take(self, outcome: Outcome, ended: Ended, conversation: Conversation) -> None:
-        ended.failure = outcome.failure
+    def _end(self, outcome: Outcome, channel: Conversation, tries: list[Try]) -> Ended:
+        ended = Ended("done", outcome.output, tries=tries, carry=channel.carry, carry_set=channel.carry_set)
+        ended.warning = channel.warning
         if outcome.kind == "cancelled":
             ended.kind = "back"
-        elif conversation.question is not None:
-            # Also where the agent went on regardless: what it made without the answer does not count.
-            ended.kind, ended.failure = "waiting", None
-            ended.details["question"] = conversation.question
-        elif outcome.kind == "done":
-            ended.kind, ended.output = "done", outcome.output
+        elif channel.question is not None:
+            # Also if the agent continued regardless: what it made without the answer does not count.
+            ended.kind, ended.question = "waiting", channel.question
         elif outcome.kind == "skipped":
-            ended.kind = "skipped"
-        else:
-            failure = outcome.failure or Failure("lost", "the attempt ended without a word")
-            ended.failure, ended.judgement = failure, judge(failure)
-            verdict = ended.judgement.verdict
-            ended.kind = "back" if verdict == "everyone" else "skipped" if verdict == "skip" else "failed"
-            if failure.origin in ("timeout", "lost") and not conversation.usage:
-                self.run.purse.charge_unknown(conversation.work.row)
-        if conversation.warning:
-            ended.details["warning"] = conversation.warning
+            ended.kind, ended.failure = "skipped", outcome.failure
+        elif outcome.kind != "done":
+            self._fail(ended, outcome.failure or Failure("lost", "the attempt ended without reporting an outcome"))
+            if ended.failure and ended.failure.origin in ("timeout", "lost") and channel.usage is None:
+                self.run.purse.charge_unknown(channel.work.row)
+        return ended
+
+    def _fail(self, ended: Ended, failure: Failure) -> None:
+        ended.failure, ended.judgement = failure, judge(failure)
+        verdict = ended.judgement.verdict
+        ended.kind = "back" if verdict == "everyone" else "skipped" if verdict == "skip" else "failed"
 
     async def _publish(self, work: Work, folder: Path, ended: Ended) -> None:
         """What the attempt left in `out` is in its place, and on disk, before the checkpoint that names it."""
         ended.made_files = True
         try:
-            files = await asyncio.to_thread(self._files.publish, folder, self.run.output, work.item.key)
+            ended.files = await asyncio.to_thread(self._files.publish, folder, self.run.output, work.item.key)
         except ItemFilesError as error:
-            failure = Failure("output", str(error))
-            ended.kind, ended.output, ended.failure, ended.judgement = "failed", None, failure, judge(failure)
-            return
-        if files:
-            ended.details["files"] = files
+            self._fail(ended, Failure("output", str(error)))
 
-    def _describe(self, slot: int, key: str, ended: Ended, tried: dict[str, Any]) -> None:
+    def _describe(self, slot: int, key: str, ended: Ended, tried: Try) -> None:
         if ended.failure is not None:
-            tried["cause"] = ended.failure.cause[:500]
-        if ended.judgement is not None and ended.judgement.most_attempts is not None:
-            tried["bounded"] = True
-        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(tried["at"]))
-        heading = f"launch {tried['launch']}, attempt {tried['number']}, {stamp}: {tried.get('cause', ended.kind)}"
+            tried.cause = ended.failure.cause[:500]
+        tried.bounded = ended.judgement is not None and ended.judgement.most_attempts is not None
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(tried.at))
+        heading = f"launch {tried.launch}, attempt {tried.number}, {stamp}: {tried.cause or ended.kind}"
         self._logs.keep(slot, key, heading)
 
 
+def backoff_seconds(number: int) -> float:
+    """How long to wait after the attempt of this number: exponential, with jitter, and never at once."""
+    from tenacity import RetryCallState, wait_random_exponential
+
+    state = RetryCallState(None, None, (), {})  # type: ignore[arg-type]
+    state.attempt_number = number
+    random = wait_random_exponential(multiplier=BACKOFF_SECONDS, max=BACKOFF_MOST_SECONDS)(state)
+    return float(max(random, min(BACKOFF_SECONDS * 2 ** (number - 1), BACKOFF_MOST_SECONDS) / 2))
+
+
 class Pace:
+    """Starts attempts no closer together than this."""
+
     def __init__(self, seconds_between: float, *, sleep: Callable[[float], Awaitable[None]]) -> None:
         self._seconds_between = seconds_between
         self._sleep = sleep

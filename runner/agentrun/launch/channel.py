@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import structs
+
+from agentrun.checkpoint.record import Question, Record
 from agentrun.checkpoint.remembered import Recall, Remembered
-from agentrun.money.usage import add_usage, check_usage
+from agentrun.money.usage import Usage, check_usage
 from agentrun.runs.units import Work
-from agentrun.store.port import Entry
 from agentrun.values.clock import now_text
 from agentrun.values.json import NotJson, decode, encode
 
@@ -28,7 +30,7 @@ class Host(Protocol):
 
     run: Run
 
-    async def keep(self, work: Work, record: Entry) -> None:
+    async def keep(self, work: Work, record: Record) -> None:
         """Return when the record is on disk."""
 
     def log(self, slot: int, text: str) -> None:
@@ -54,9 +56,9 @@ class Conversation:
         self.work = work
         self.carry: Any = None
         self.carry_set = False
-        self.question: dict[str, Any] | None = None
+        self.question: Question | None = None
         """What a person is to answer before the item can go on."""
-        self.usage: dict[str, Any] | None = None
+        self.usage: Usage | None = None
         """Of this attempt alone, where it said so."""
 
     def close(self) -> None:
@@ -131,10 +133,10 @@ class Conversation:
             raise ValueError(f"the question {text[:60]!r} is over {most} MiB with its details; name a file instead")
         answer = self.recall.answer(text)
         if answer is not None:
-            return {"answer": answer}
+            return {"answer": structs.asdict(answer)}
         if self.question is None:
             number = self.recall.remembered.next_question
-            self.question = {"n": number, "text": text, "details": details, "at": now_text()}
+            self.question = Question(n=number, text=text, details=details, at=now_text())
         return {"park": True}
 
     # ---- money
@@ -146,8 +148,10 @@ class Conversation:
         used["cost"] = price(used)
         if used["cost"] is None:
             self._host.miss_price(why_no_price(used))
-        self.usage = add_usage(self.usage or {}, used)
-        self._host.run.purse.charge(self.work.row, used)
+        usage = Usage.of(used)
+        self.usage = self.usage or Usage()
+        self.usage.add(usage)
+        self._host.run.purse.charge(self.work.row, usage)
 
 
 def _name(message: dict[str, Any]) -> str:

@@ -1,9 +1,10 @@
-"""Group commit: while one commit is being written, finished units gather; the next one takes them all.
+"""Group commit, and the order of things around it: count, take the next items, write, start them.
 
-What waits for the disk is done in a thread of its own, so that an fsync never holds up the agents on the loop. What
-only goes into the system's memory, and is small, is done on the loop: after each call of the system that thread has to
-wait for the interpreter, which the loop is using. With one item at a time there is nobody to hold up, and the way to
-another thread and back takes about as long as a good disk's fsync: then all of it is done on the loop.
+While one commit is being written, finished units gather; the next one takes them all. The part that waits for the disk
+runs in a thread of its own, so that an fsync never blocks the agents on the loop. The part that only goes into the
+system's memory, and is small, runs on the loop: after each system call the thread has to wait for the interpreter,
+which the loop is using. With one item at a time nobody can be blocked, and the way to another thread and back takes
+about as long as a good disk's fsync: then everything runs on the loop.
 """
 
 from __future__ import annotations
@@ -13,169 +14,186 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.events import Progress
+from agentrun.runs.run import Run
 from agentrun.runs.units import Unit
 from agentrun.store.port import Store
 
+if TYPE_CHECKING:
+    from agentrun.launch.slots import Slots
+
 T = TypeVar("T")
 SMALL_BYTES = 256 * 1024
-"""Of the outputs in one commit: to write more than this would hold up the loop."""
+"""The most bytes of outputs in one commit that are written on the loop: more would block it."""
 
 
-class Committer:
-    """Commits on the loop's behalf. `snapshot(units)` makes the checkpoint that includes them; `landed(units, refs)`
-    is called on the loop when it is on disk, before anybody who waits is told."""
+class Checkpointing:
+    """Commits on the loop's behalf. `slots` is set before the first commit."""
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        snapshot: Callable[[Sequence[Unit]], Checkpoint],
-        landed: Callable[[Sequence[Unit], Sequence[int]], None],
-        has_thread: bool = True,
-    ) -> None:
+    slots: Slots
+
+    def __init__(self, store: Store, run: Run, progress: Progress, *, has_thread: bool) -> None:
         self._store = store
-        self._snapshot = snapshot
-        self._landed = landed
+        self._run = run
+        self._progress = progress
         self._loop = asyncio.get_running_loop()
-        self._gathering: list[Unit] = []
+        self._gathered: list[Unit] = []
         self._waiting: list[asyncio.Future[None]] = []
-        self._busy = False
+        self._is_writing = False
         self._asked = 0
         """How many questions the store has still to answer, in the thread."""
         self._is_closed = False
         self._error: BaseException | None = None
-        self._orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.landed = 0
+        """How many units are on disk."""
+        self._orders: queue.SimpleQueue[tuple[Callable[[], Any], Callable[..., None]] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         if has_thread:
-            self._thread = threading.Thread(target=self._work, name="agentrun-commit", daemon=True)
+            self._thread = threading.Thread(target=self._obey, name="agentrun-commit", daemon=True)
             self._thread.start()
 
     @property
     def has_failed(self) -> bool:
         return self._error is not None
 
-    def commit(self, unit: Unit) -> asyncio.Future[None]:
-        """Done when the unit's checkpoint is on disk."""
-        return self._enqueue([unit])
-
-    def commit_all(self, units: Sequence[Unit]) -> asyncio.Future[None]:
-        """Done when all of them are, in one checkpoint."""
-        return self._enqueue(units)
-
-    def commit_bare(self) -> asyncio.Future[None]:
-        """A checkpoint without a record of its own."""
-        return self._enqueue([])
-
-    def do(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Have the store asked something that may take long: where it commits, between two commits."""
-        done: asyncio.Future[T] = self._loop.create_future()
-
-        def tell(result: T | None, error: BaseException | None) -> None:
-            self._asked -= 1
-            if done.done():
-                return
-            if error is not None:
-                done.set_exception(error)
-            else:
-                done.set_result(result)  # type: ignore[arg-type]
-
-        self._asked += 1
-        self._order(work, tell)
-        return done
-
-    def _enqueue(self, units: Sequence[Unit]) -> asyncio.Future[None]:
+    def commit(self, *units: Unit) -> asyncio.Future[None]:
+        """Done when the units are on disk, all in one checkpoint; without any, when a checkpoint is."""
         done: asyncio.Future[None] = self._loop.create_future()
         if self._error is not None:
             done.set_exception(self._error)
             return done
-        self._gathering += units
+        self._gathered += units
         self._waiting.append(done)
-        if not self._busy:
-            self._begin()
+        if not self._is_writing:
+            self._write()
         return done
 
-    def _begin(self) -> None:
-        units, self._gathering = self._gathering, []
+    def ask(self, question: Callable[[], T]) -> asyncio.Future[T]:
+        """Ask the store something that may take long: where it commits, between two commits."""
+        answered: asyncio.Future[T] = self._loop.create_future()
+
+        def tell(answer: T | None, error: BaseException | None) -> None:
+            self._asked -= 1
+            if answered.done():
+                return
+            if error is not None:
+                answered.set_exception(error)
+            else:
+                answered.set_result(answer)  # type: ignore[arg-type]
+
+        self._asked += 1
+        self._order(question, tell)
+        return answered
+
+    # ---- the order of a commit
+
+    def _write(self) -> None:
+        units, self._gathered = self._gathered, []
         waiting, self._waiting = self._waiting, []
-        self._busy = True
-        prepared, error = _try(lambda: self._prepare(units))
-        if prepared is None:
-            self._finish(units, waiting, {}, None, error)
-        else:
-            note, write = prepared
-            self._order(write, partial(self._finish, units, waiting, note))
+        self._is_writing = True
+        try:
+            checkpoint = self._next_batch(units)
+            write = self._begin(checkpoint, units)
+        except BaseException as error:
+            self._written(units, waiting, None, error)
+            return
+        self._order(write, partial(self._written, units, waiting))
 
-    def _prepare(self, units: Sequence[Unit]) -> tuple[dict[str, Any], Callable[[], list[int]]]:
-        """The commit's line in the log, and what is left to do of it."""
-        checkpoint = self._snapshot(units)
-        note = {
-            "at": checkpoint.updated_at,
-            "event": "checkpoint",
-            "seq": checkpoint.seq,
-            "last_completed": checkpoint.last_completed,
-        }
-        entries = [unit.entry for unit in units]
-        # A store is called from one thread at a time: not while it is asked something in the other one.
-        if self._asked or sum(len(entry.output) for entry in entries if entry.output is not None) > SMALL_BYTES:
-            return note, partial(self._store.commit, checkpoint, entries)
-        return note, self._store.begin(checkpoint, entries)
+    def _next_batch(self, units: Sequence[Unit]) -> Checkpoint:
+        self._run.settle(units)
+        # `running` must name what each freed or idle slot runs next before that begins.
+        self.slots.advance(units)
+        return self._run.next_checkpoint(self.slots.in_flight)
 
-    def _order(self, work: Callable[[], T], tell: Callable[[T | None, BaseException | None], None]) -> None:
-        """`tell` is called on the loop."""
-        if self._thread is not None:
-            self._orders.put((work, tell))
-        else:
-            tell(*_try(work))
+    def _begin(self, checkpoint: Checkpoint, units: Sequence[Unit]) -> Callable[[], list[int]]:
+        """What is left to do of the commit."""
+        records = [unit.record for unit in units]
+        if self._thread is not None and self._is_quick(records):
+            return self._store.begin(checkpoint, records)
+        return partial(self._store.commit, checkpoint, records)
 
-    def _work(self) -> None:
-        """The thread's."""
-        while (order := self._orders.get()) is not None:
-            work, tell = order
-            self._loop.call_soon_threadsafe(tell, *_try(work))
+    def _is_quick(self, records: Sequence[Any]) -> bool:
+        # A store is called from one thread at a time: not while it answers a question in the other one.
+        return not self._asked and sum(len(memoryview(record.output)) for record in records) <= SMALL_BYTES
 
-    def _finish(
+    def _written(
         self,
         units: Sequence[Unit],
         waiting: list[asyncio.Future[None]],
-        note: dict[str, Any],
         refs: list[int] | None,
         error: BaseException | None,
     ) -> None:
-        self._busy = False
+        """On the loop: the commit is on disk, or nobody knows whether it is."""
+        self._is_writing = False
         if self._is_closed:
             return
         if error is None:
-            self._store.note(note)
-            _, error = _try(lambda: self._landed(units, refs or []))
+            try:
+                self._on_disk(units, refs or [])
+            except BaseException as raised:
+                error = raised
         if error is not None:
-            # Whether it is on disk is unknown: nothing is acknowledged from here on.
+            # Nothing is acknowledged from here on.
             self._error = error
             waiting += self._waiting
-            self._gathering, self._waiting = [], []
-            for done in waiting:
-                if not done.done():
-                    done.set_exception(error)
-            return
-        if self._waiting:
-            # Before anybody is told: all that they do next waits for the disk again.
-            self._begin()
+            self._gathered, self._waiting = [], []
+        elif self._waiting:
+            # Before anybody is told: everything that they do next waits for the disk again.
+            self._write()
         for done in waiting:
-            if not done.done():
+            if done.done():
+                continue
+            if error is None:
                 done.set_result(None)
+            else:
+                done.set_exception(error)
+
+    def _on_disk(self, units: Sequence[Unit], refs: Sequence[int]) -> None:
+        """Before those who wait are told."""
+        checkpoint = self._run.checkpoint
+        self._store.note(
+            {
+                "at": checkpoint.updated_at,
+                "event": "checkpoint",
+                "seq": checkpoint.seq,
+                "last_completed": checkpoint.last_completed,
+            }
+        )
+        self._run.landed(units, refs)
+        self.landed += len(units)
+        self._progress.update(checkpoint, settled=sum(unit.slot is not None for unit in units))
+        self.slots.start(units)
+
+    # ---- the thread
+
+    def _order(self, work: Callable[[], T], tell: Callable[[T | None, BaseException | None], None]) -> None:
+        """Have it done; `tell` is called on the loop."""
+        if self._thread is not None:
+            self._orders.put((work, tell))
+            return
+        try:
+            done, error = work(), None
+        except BaseException as raised:
+            tell(None, raised)
+        else:
+            tell(done, error)
+
+    def _obey(self) -> None:
+        """What the thread runs."""
+        while (order := self._orders.get()) is not None:
+            work, tell = order
+            try:
+                done, error = work(), None
+            except BaseException as raised:
+                done, error = None, raised
+            self._loop.call_soon_threadsafe(tell, done, error)
 
     def close(self) -> None:
-        """What is ordered by now is done, and nobody told of it any more: the store is about to be released."""
+        """What is ordered by now is done, but nobody is told any more: the store is about to be released."""
         self._is_closed = True
         if self._thread is not None:
             self._orders.put(None)
             self._thread.join()
-
-
-def _try(work: Callable[[], T]) -> tuple[T | None, BaseException | None]:
-    try:
-        return work(), None
-    except BaseException as error:
-        return None, error

@@ -1,26 +1,29 @@
-"""How a launch ends: the run is complete, something is left over, or it was cut short. What is written, and told."""
+"""How a launch ends: the run is complete, something is left over, or it was cut short."""
 
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
 
 from agentrun.checkpoint.ledger import WAITING
-from agentrun.checkpoint.summary import summarise
+from agentrun.checkpoint.record import Question
+from agentrun.checkpoint.summary import OpenQuestion, Summary
 from agentrun.launch.slots import StopReason
 from agentrun.outputs.results import write_results
 from agentrun.runs.run import Run
 from agentrun.store.port import Store
 from agentrun.system.disk import Disk, discard
 
-QUESTIONS_TOLD = 5
+QUESTIONS_SHOWN = 5
 
 
-def complete(run: Run, store: Store, disk: Disk) -> dict[str, Any]:
-    """All is settled, and the checkpoint that is on disk says so and where the results go: they are written, the run is
-    filed, and its state cleared."""
+def complete(run: Run, store: Store, disk: Disk) -> Summary:
+    """Write the results, file the run, and clear its state.
+
+    Everything is settled, and the checkpoint on disk says so and where the results go.
+    """
     output = write_results(run.ledger, store, run.output, disk)
-    summary = summarise(run.checkpoint, status="finished") | {"output": output, "exit_code": 0}
+    summary = Summary.of(run.checkpoint, status="finished")
+    summary.output = output
     store.finish(summary)
     store.prune()
     if run.partial_output.exists():
@@ -28,36 +31,33 @@ def complete(run: Run, store: Store, disk: Disk) -> dict[str, Any]:
     return summary
 
 
-def incomplete(run: Run, store: Store, disk: Disk) -> dict[str, Any]:
-    """Nothing is left to run, but some have failed or wait: the results so far are written beside the state."""
+def incomplete(run: Run, store: Store, disk: Disk) -> Summary:
+    """Nothing is left to run, but some items have failed or wait: write the results so far beside the output."""
     counts = run.ledger.counts
     code, what = (1, "failed") if run.too_many_failed else (3, "waiting")
     write_results(run.ledger, store, run.partial_output, disk)
-    return summarise(run.checkpoint, status="stopped") | {
-        "exit_code": code,
-        "reason": f"{counts[what]} of {len(run.ledger)} items {'failed' if code == 1 else 'wait for a person'}",
-        "partial": str(run.partial_output),
-        "left": run.left,
-        "questions": _questions(run, store),
-    }
+    summary = Summary.of(run.checkpoint, status="stopped")
+    summary.exit_code = code
+    summary.reason = f"{counts[what]} of {len(run.ledger)} items {'failed' if code == 1 else 'wait for a person'}"
+    summary.partial, summary.left, summary.questions = str(run.partial_output), run.left, _questions(run, store)
+    return summary
 
 
-def cut_short(run: Run, reason: StopReason) -> dict[str, Any]:
+def cut_short(run: Run, reason: StopReason) -> Summary:
     """It stopped with items left to run."""
-    return summarise(run.checkpoint, status="stopped") | {
-        "exit_code": reason.exit_code,
-        "reason": reason.text,
-        "hint": reason.hint,
-        "flags": reason.flags,
-    }
+    summary = Summary.of(run.checkpoint, status="stopped")
+    summary.exit_code, summary.reason = reason.exit_code, reason.text
+    summary.hint, summary.flags = reason.hint, reason.flags
+    return summary
 
 
-def _questions(run: Run, store: Store) -> list[dict[str, Any]]:
-    """The first of those that wait for a person."""
+def _questions(run: Run, store: Store) -> list[OpenQuestion]:
+    """The first of the items that wait for a person."""
     ledger = run.ledger
-    rows = list(islice(ledger.rows_in(WAITING), QUESTIONS_TOLD))
+    rows = list(islice(ledger.rows_in(WAITING), QUESTIONS_SHOWN))
     records = store.read(ledger.refs[row] for row in rows)
     return [
-        {"key": record["key"], "index": ledger.positions[row], "text": record.get("question", {}).get("text", "")}
+        OpenQuestion(record.key, ledger.positions[row], record.question.text)
         for row, record in zip(rows, records, strict=True)
+        if isinstance(record.question, Question)
     ]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, BinaryIO
 
 from agentrun.agents.agent import Agent
+from agentrun.checkpoint.summary import Summary
 from agentrun.errors import BusyError
 from agentrun.events import Watcher, ignore
 from agentrun.executors.choice import open_executor
@@ -34,7 +35,7 @@ async def execute(
     environ: Mapping[str, str] | None = None,
     began: Callable[[Launch], None] | None = None,
     is_guest: bool = False,
-) -> dict[str, Any]:
+) -> Summary:
     """One launch, from the lock to the summary. `began` is given the launch, to stop it by.
 
     As a guest in a user's own process, it leaves alone what else that has started.
@@ -57,15 +58,15 @@ async def execute(
         try:
             nothing_to_do = await _prepare(launch, wait_seconds=options.wait_seconds)
         finally:
-            if store.left_mark:
+            if launch.is_locked and launch.lease.left_mark:
                 # Its guardian has done this, unless that was killed as well. Our own release will forget it.
-                end_launch(store.left_mark)
+                end_launch(launch.lease.left_mark)
         if nothing_to_do is not None:
             return nothing_to_do
-        guardian = Guardian.start(store.lock_fd, store.mark)
+        guardian = Guardian.start(launch.lease.fd, launch.lease.mark)
         watching = asyncio.ensure_future(guardian.watch())
         try:
-            executor = open_executor(job, agent, guardian=guardian, environ=environ or {}, folder=store.folder)
+            executor = open_executor(job, agent, guardian=guardian, environ=environ or {}, folder=launch.workspace.folder)
             with capture_prints():
                 try:
                     return await launch.work(executor)
@@ -78,7 +79,7 @@ async def execute(
         launch.close()
 
 
-async def _prepare(launch: Launch, *, wait_seconds: float) -> dict[str, Any] | None:
+async def _prepare(launch: Launch, *, wait_seconds: float) -> Summary | None:
     """Wait for the lock without holding up the loop, which may be the user's own."""
     deadline = time.monotonic() + wait_seconds
     while True:

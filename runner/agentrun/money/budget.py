@@ -10,51 +10,96 @@ item ends later, those that were lost may have cost as much: they are charged th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal, Protocol
 
-from agentrun.money.usage import add_usage, format_cost
+from msgspec import Struct, structs
+
+from agentrun.money.usage import Usage, format_cost
 
 _DUST = 1e-9
 """Sums of floats: a budget of 1.00 has room for the tenth item of 0.10."""
 
 
+class Left(Struct):
+    """What launches that died have left in flight: how many items, what of their cost the totals have already
+    (`used`), and what was charged for them since."""
+
+    items: int = 0
+    used: float = 0.0
+    charged: float = 0.0
+
+
+class Totals(Usage, omit_defaults=True, kw_only=True):
+    """What a whole run has used, with what crashes may have cost, as the checkpoint and the summary keep it."""
+
+    lost: float = 0.0
+    """The part of `cost` that was charged for attempts which could not report it."""
+    lost_tokens: float = 0.0
+    dearest: float | None = None
+    """The cost of the most expensive item so far."""
+    dearest_tokens: float | None = None
+    left: Left | None = None
+    left_tokens: Left | None = None
+
+    def as_json(self) -> dict[str, float]:
+        more = {"lost": self.lost, "lost_tokens": self.lost_tokens}
+        most = {"dearest": self.dearest, "dearest_tokens": self.dearest_tokens}
+        return super().as_json() | {name: value for name, value in (more | most).items() if value}
+
+
+class Reserved(Protocol):
+    """An item that was in flight, with what was reserved for it."""
+
+    @property
+    def reserved(self) -> float: ...
+
+    @property
+    def reserved_tokens(self) -> float: ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Measure:
-    """Dollars or tokens: how much of them a usage is, and under which names the run's totals keep them."""
+    """Dollars or tokens: which fields of the totals hold them."""
 
-    limit: str
-    total: str
-    lost: str
-    dearest: str
-    reserved: str
-    left: str
-    """What launches that died have left in flight: `items`, of what they may have cost the part that they had `used`
-    (and the totals have), and what was `charged`."""
+    lost: Literal["lost", "lost_tokens"]
+    dearest: Literal["dearest", "dearest_tokens"]
+    reserved: Literal["reserved", "reserved_tokens"]
+    left: Literal["left", "left_tokens"]
 
-    def of(self, usage: Mapping[str, Any]) -> float | None:
-        """None where it was not reported."""
-        if self.total == "cost":
-            return usage.get("cost")
-        return usage.get("input_tokens", 0) + usage.get("output_tokens", 0) if usage else None
+    def of(self, usage: Usage) -> float | None:
+        """How much of it a usage is; None where it was not reported."""
+        return usage.cost if self is DOLLARS else usage.tokens
+
+    def dearest_in(self, totals: Totals) -> float | None:
+        found: float | None = getattr(totals, self.dearest)
+        return found
+
+    def left_in(self, totals: Totals) -> Left | None:
+        found: Left | None = getattr(totals, self.left)
+        return found
+
+    def total_in(self, totals: Totals) -> float:
+        """Everything spent, with what was lost. The cost includes that already."""
+        return totals.cost or 0.0 if self is DOLLARS else totals.tokens + totals.lost_tokens
 
 
-DOLLARS = _Measure("budget", "cost", "lost", "dearest", "reserved", "left")
-TOKENS = _Measure("token_budget", "tokens", "lost_tokens", "dearest_tokens", "reserved_tokens", "left_tokens")
+DOLLARS = _Measure("lost", "dearest", "reserved", "left")
+TOKENS = _Measure("lost_tokens", "dearest_tokens", "reserved_tokens", "left_tokens")
 
 
 @dataclass(slots=True)
 class Purse:
-    usage: dict[str, Any]
-    """The run's totals, as the checkpoint has them; kept up to date."""
+    """The run's money. `totals` are those of the checkpoint, kept up to date."""
+
+    totals: Totals
     budget: float | None = None
     token_budget: int | None = None
-    _spent: dict[int, dict[str, Any]] = field(default_factory=dict)
+    _spent: dict[int, Usage | None] = field(default_factory=dict)
     """By row, of items in flight (without a budget, of those that used anything): what, in this generation."""
-
     _ended: int = 0
-    """In this launch, with a word of what they used."""
+    """How many items finished in this launch and reported what they used."""
     limits: tuple[tuple[_Measure, float], ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -63,56 +108,61 @@ class Purse:
 
     # ---- spending
 
-    def begin(self, row: int, before: Mapping[str, Any] | None = None) -> None:
+    def begin(self, row: int, before: Usage | None = None) -> None:
         """The item is in flight from now on. `before`: what it used earlier, which the totals have already."""
-        self._spent[row] = dict(before or {})
+        self._spent[row] = structs.replace(before) if before is not None else None
 
-    def charge(self, row: int, usage: Mapping[str, Any]) -> None:
-        self._spent[row] = add_usage(self._spent.get(row, {}), usage)
-        self.usage |= add_usage(self.usage, usage)
+    def charge(self, row: int, usage: Usage) -> None:
+        spent = self._spent.get(row)
+        if spent is None:
+            spent = self._spent[row] = Usage()
+        spent.add(usage)
+        self.totals.add(usage)
 
     def charge_unknown(self, row: int) -> None:
-        """An attempt ended that may have spent something and could not say so: what was reserved for it is lost."""
+        """An attempt ended that may have spent something and could not report it: what was reserved for it is lost."""
         for measure, _ in self.limits:
             self._lose(measure, self._rest(measure, row))
 
-    def charge_left(self, running: Collection[Mapping[str, Any]]) -> None:
-        """A launch died with these in flight: each may have cost as much as the dearest, also one that comes later."""
+    def charge_left(self, running: Collection[Reserved]) -> None:
+        """A launch died with these in flight: each may have cost as much as the most expensive, also a later one."""
         for measure, _ in self.limits if running else ():
-            dearest = self.usage.get(measure.dearest, 0)
-            left = self.usage.get(measure.left, {"items": 0, "used": 0, "charged": 0})
-            used = left["used"] + sum(dearest - one.get(measure.reserved, 0) for one in running)
-            self.usage[measure.left] = {**left, "items": left["items"] + len(running), "used": round(used, 10)}
+            dearest = measure.dearest_in(self.totals) or 0
+            left = measure.left_in(self.totals) or Left()
+            left.used = round(left.used + sum(dearest - getattr(one, measure.reserved) for one in running), 10)
+            left.items += len(running)
+            setattr(self.totals, measure.left, left)
             self._price_left(measure)
 
     def _price_left(self, measure: _Measure) -> None:
-        left = self.usage.get(measure.left)
+        left = measure.left_in(self.totals)
         if left is not None:
-            amount = left["items"] * self.usage.get(measure.dearest, 0) - left["used"] - left["charged"]
+            amount = left.items * (measure.dearest_in(self.totals) or 0) - left.used - left.charged
             if amount > 0:
-                self.usage[measure.left] = {**left, "charged": round(left["charged"] + amount, 10)}
+                left.charged = round(left.charged + amount, 10)
                 self._lose(measure, amount)
 
     def _lose(self, measure: _Measure, amount: float) -> None:
         if amount:
-            self.usage[measure.lost] = round(self.usage.get(measure.lost, 0) + amount, 10)
+            setattr(self.totals, measure.lost, round(getattr(self.totals, measure.lost) + amount, 10))
             if measure is DOLLARS:
-                self.usage["cost"] = round(self.usage.get("cost", 0) + amount, 10)
+                self.totals.cost = round((self.totals.cost or 0) + amount, 10)
 
-    def spent(self, row: int) -> dict[str, Any]:
-        return self._spent.get(row, {})
+    def spent(self, row: int) -> Usage | None:
+        """What an item in flight has used so far; None if it reported nothing."""
+        return self._spent.get(row)
 
-    def end(self, row: int) -> dict[str, Any]:
+    def end(self, row: int) -> Usage | None:
         """The item is no longer in flight. Returns what it used."""
         spent = self._spent.pop(row, None)
         if spent is None:
-            return {}
+            return None
         for measure in (DOLLARS, TOKENS):
             amount = measure.of(spent)
-            if amount is not None and amount >= self.usage.get(measure.dearest, 0):
-                self.usage[measure.dearest] = amount
+            if amount is not None and amount >= (measure.dearest_in(self.totals) or 0):
+                setattr(self.totals, measure.dearest, amount)
                 self._price_left(measure)
-        self._ended += bool(spent)
+        self._ended += 1
         return spent
 
     # ---- asking before
@@ -121,35 +171,32 @@ class Purse:
         """Why nothing further can begin now: no item, or no other attempt of the row `again`."""
         others = [row for row in self._spent if row != again]
         for measure, limit in self.limits:
-            dearest, total = self.usage.get(measure.dearest), self._total(measure)
+            dearest, total = measure.dearest_in(self.totals), measure.total_in(self.totals)
             if dearest is None:
                 if others:
-                    return "until one item has ended nobody knows what one costs"
+                    return "until one item has finished, nobody knows what an item costs"
                 if total >= limit:
-                    return _tell(measure, limit, total, None)
+                    return _reached(measure, limit, total, None)
             elif len(others) >= max(1, self._ended / 2):
-                return "until more items have ended it is not known well enough what one costs"
+                return "until more items have finished, it is not known well enough what an item costs"
             elif total + sum(self._rest(measure, row) for row in others) + dearest > limit + _DUST:
-                return _tell(measure, limit, total, dearest)
+                return _reached(measure, limit, total, dearest)
         return None
 
-    def reserved(self, row: int) -> dict[str, float]:
-        """What an item in flight may still cost, for `running`."""
-        return {measure.reserved: rest for measure, _ in self.limits if (rest := self._rest(measure, row))}
-
-    def _total(self, measure: _Measure) -> float:
-        if measure is DOLLARS:
-            return float(self.usage.get("cost", 0))
-        return float(self.usage.get(measure.lost, 0) + (measure.of(self.usage) or 0))
+    def reserved(self, row: int) -> tuple[float, float]:
+        """What an item in flight may still cost, for `running`: dollars and tokens, where they are limited."""
+        rest = {measure: self._rest(measure, row) for measure, _ in self.limits}
+        return rest.get(DOLLARS, 0.0), rest.get(TOKENS, 0.0)
 
     def _rest(self, measure: _Measure, row: int) -> float:
-        spent = measure.of(self._spent.get(row, {})) or 0
-        return float(round(max(self.usage.get(measure.dearest, 0) - spent, 0), 10))
+        usage = self._spent.get(row)
+        spent = (measure.of(usage) or 0) if usage is not None else 0
+        return float(round(max((measure.dearest_in(self.totals) or 0) - spent, 0), 10))
 
 
-def _tell(measure: _Measure, limit: float, total: float, dearest: float | None) -> str:
+def _reached(measure: _Measure, limit: float, total: float, dearest: float | None) -> str:
     if measure is DOLLARS:
-        more = f", and the dearest item so far took {format_cost(dearest)}" if dearest is not None else ""
+        more = f", and the most expensive item so far cost {format_cost(dearest)}" if dearest is not None else ""
         return f"the budget of {format_cost(limit)} is reached: {format_cost(total)} is spent{more}"
     more = f", and the largest item so far took {dearest:,.0f}" if dearest is not None else ""
     return f"the budget of {limit:,.0f} tokens is reached: {total:,.0f} are used{more}"

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from msgspec import Struct
+
 TOKEN_FIELDS = (
     "input_tokens",
     "output_tokens",
@@ -21,7 +23,6 @@ TOKEN_FIELDS = (
     "cache_write_tokens",
     "cache_write_1h_tokens",
 )
-TOTALS = ("input_tokens", "output_tokens", "requests")
 MOST = 2**53
 """Beyond it a number is no count of tokens, and other readers of the JSON would lose digits."""
 COST_DIGITS = 10
@@ -30,6 +31,47 @@ WHAT_WOULD_DO = (
     "give a response of the OpenAI, Anthropic or Google SDK, or a result of pydantic-ai, as it is or as its JSON; "
     "or numbers: model=, input_tokens=, output_tokens=; or cost="
 )
+
+
+class Usage(Struct, omit_defaults=True, kw_only=True):
+    """What was used, in total; `cost` is in US dollars, None where none was reported."""
+
+    cost: float | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    requests: int = 0
+
+    @classmethod
+    def of(cls, message: Mapping[str, Any]) -> Usage:
+        """The part of a checked usage message that totals keep."""
+        return cls(
+            cost=message.get("cost"),
+            input_tokens=message.get("input_tokens") or 0,
+            output_tokens=message.get("output_tokens") or 0,
+            requests=message.get("requests") or 0,
+        )
+
+    @property
+    def tokens(self) -> int:
+        """In and out, together."""
+        return self.input_tokens + self.output_tokens
+
+    def add(self, more: Usage) -> None:
+        """Count `more` in. There is a cost if either has one."""
+        costs = [one for one in (self.cost, more.cost) if one is not None]
+        self.cost = round(math.fsum(costs), COST_DIGITS) if costs else None
+        self.input_tokens += more.input_tokens
+        self.output_tokens += more.output_tokens
+        self.requests += more.requests
+
+    def as_json(self) -> dict[str, float]:
+        """For people's programs: without a cost if none is known."""
+        cost = {"cost": self.cost} if self.cost is not None else {}
+        return cost | {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "requests": self.requests,
+        }
 
 
 def check_usage(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,13 +101,6 @@ def check_usage(message: Mapping[str, Any]) -> dict[str, Any]:
     return checked
 
 
-def add_usage(total: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """The sum of two, each a total or a message. It has a cost if one of them has."""
-    costs = [one["cost"] for one in (total, more) if one.get("cost") is not None]
-    added: dict[str, Any] = {"cost": round(math.fsum(costs), COST_DIGITS)} if costs else {}
-    return added | {name: (total.get(name) or 0) + (more.get(name) or 0) for name in TOTALS}
-
-
 def format_cost(cost: float) -> str:
     """Money as people write it: $12.34, and of less than a dollar the digits that say something: $0.0312."""
     if cost >= 1 or not cost:
@@ -79,8 +114,8 @@ def format_cost(cost: float) -> str:
     return f"${shown}"
 
 
-def format_tokens(usage: Mapping[str, Any]) -> str:
-    return f"{usage.get('input_tokens') or 0:,} tokens in, {usage.get('output_tokens') or 0:,} out"
+def format_tokens(usage: Usage) -> str:
+    return f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
 
 
 def whole_number(name: str, value: Any, otherwise: int) -> int:

@@ -28,8 +28,8 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
+from agentrun.checkpoint.record import PublishedFile
 from agentrun.errors import UsageError
 from agentrun.system.disk import Disk, check_folder, disk_error, is_temporary, sync_folder, temporary_name
 from agentrun.values.names import folder_name, work_name
@@ -68,7 +68,7 @@ class ItemFiles:
         """The item's folder, which may not be there yet."""
         return self._root / work_name(key, generation)
 
-    def publish(self, work: Path, output: Path, key: str) -> list[dict[str, Any]]:
+    def publish(self, work: Path, output: Path, key: str) -> list[PublishedFile]:
         """Make what is in the item's `out` part of the results; return what a record says of it, sorted by path.
 
         ItemFilesError for what cannot be published, DiskError if the disk fails; both leave `out` as it is.
@@ -90,7 +90,10 @@ class ItemFiles:
             except BaseException:
                 _discard_tree(self._disk, new)
                 raise
-        return [{"path": f"{home.name}/{name}/{path}", **facts} for path, facts in sorted(listed.items())]
+        return [
+            PublishedFile(f"{home.name}/{name}/{path}", size, sha256)
+            for path, (size, sha256) in sorted(listed.items())
+        ]
 
     def forget(self, key: str, generation: int) -> None:
         """The item is done: its folders are no longer needed, also those of the generations before."""
@@ -125,7 +128,7 @@ class ItemFiles:
         sync_folder(self._disk, home.parent)
         self._durable.add(home)
 
-    def _gather(self, found: _Found, out: Path, new: Path, *, mode: int) -> dict[str, dict[str, Any]]:
+    def _gather(self, found: _Found, out: Path, new: Path, *, mode: int) -> dict[str, tuple[int, str]]:
         """All of `out`, whole and durable under a temporary name. `mode` is that of the folder around it."""
         folder_mode, file_mode = mode & 0o755 | 0o700, mode & 0o644 | 0o600
         folders = [new, *(new / name for name in found.folders)]
@@ -136,7 +139,7 @@ class ItemFiles:
             sync_folder(self._disk, folder)
         return listed
 
-    def _take(self, source: Path, target: Path, mode: int) -> dict[str, Any]:
+    def _take(self, source: Path, target: Path, mode: int) -> tuple[int, str]:
         """One file, durably; its size and hash are of what was put there."""
         if not self._link(source, target):
             self._copy(source, target, mode)
@@ -150,7 +153,7 @@ class ItemFiles:
             self._disk.fsync(fd)
         finally:
             self._disk.close(fd)
-        return {"size": size, "sha256": digest.hexdigest()}
+        return size, digest.hexdigest()
 
     def _link(self, source: Path, target: Path) -> bool:
         found = os.lstat(source)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
-from typing import Any
 
+from agentrun.checkpoint.checkpoint import Running
 from agentrun.system.disk import check_folder, disk_error
 from agentrun.values.names import file_stem
 
@@ -27,11 +27,11 @@ class ItemLogs:
         self._slot_paths: dict[int, Path] = {}
         self._known.update(name for name in os.listdir(folder) if not name.startswith("."))
 
-    def adopt(self, running: Sequence[Mapping[str, Any]], heading: str) -> None:
+    def adopt(self, running: Sequence[Running], heading: str) -> None:
         """After a launch that died: what the items in flight had printed goes to their own logs."""
         for item in running:
-            if isinstance(slot := item.get("slot"), int):
-                self.keep(slot, item["key"], heading)
+            if item.slot is not None:
+                self.keep(item.slot, item.key, heading)
         for name in os.listdir(self._folder):
             if name.startswith(".slot-"):
                 (self._folder / name).unlink()

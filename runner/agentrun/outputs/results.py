@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import compress, count
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any
 
+import msgspec
 import orjson
 
 from agentrun.checkpoint.ledger import DONE, Ledger
-from agentrun.checkpoint.record import result_of
+from agentrun.checkpoint.record import Record
+from agentrun.checkpoint.summary import Summary, WrittenOutput
 from agentrun.errors import JobError
 from agentrun.outputs.files import files_folder
 from agentrun.store.port import Store
@@ -22,30 +23,22 @@ from agentrun.system.disk import Disk, disk_error, replace_file
 _PIECE_BYTES = 1 << 18
 
 
-def result_line(index: int, record: Mapping[str, Any]) -> bytes:
-    line = {"index": index, "key": record["key"], "output": record["output"]}
-    if files := record.get("files"):
-        line["files"] = files
-    return orjson.dumps(line) + b"\n"
+def result_line(index: int, record: Record) -> bytes:
+    """A line of the results. The output is as it was recorded, not taken apart and put together again."""
+    files = b',"files":' + msgspec.json.encode(record.files) if record.files else b""
+    return b'{"index":%d,"key":%b,"output":%b%b}\n' % (index, orjson.dumps(record.key), bytes(record.output), files)
 
 
 def _result_lines(ledger: Ledger, store: Store) -> Iterator[bytes]:
-    """Of the done items at their positions now, in item order."""
-    order, refs = ledger.order, ledger.refs
-    is_done = bytes(map(DONE.__eq__, map(ledger.states.__getitem__, order)))
-    records = store.lines(map(refs.__getitem__, compress(order, is_done)))
-    for index, record in zip(compress(count(), is_done), records, strict=True):
-        found = result_of(record)
-        if found is None:
-            yield result_line(index, orjson.loads(record))
-        else:
-            # As it was written: an output is not taken apart and put together again for each of a million lines.
-            key, output = found
-            yield b'{"index":%d,"key":%b,"output":%b}\n' % (index, key, output)
+    """The done items at their positions now, in item order."""
+    done = array("I", (index for index, row in enumerate(ledger.order) if ledger.states[row] == DONE))
+    records = store.read(ledger.refs[ledger.order[index]] for index in done)
+    for index, record in zip(done, records, strict=True):
+        yield result_line(index, record)
 
 
-def write_results(ledger: Ledger, store: Store, path: Path, disk: Disk) -> dict[str, Any]:
-    """Write all there is to `path`, wholly or not at all; return what was written, to know it again."""
+def write_results(ledger: Ledger, store: Store, path: Path, disk: Disk) -> WrittenOutput:
+    """Write all there is to `path`, wholly or not at all; return what was written, to recognise it later."""
     digest = hashlib.sha256()
     written = 0
 
@@ -60,7 +53,7 @@ def write_results(ledger: Ledger, store: Store, path: Path, disk: Disk) -> dict[
         replace_file(disk, path, pieces(), mode=0o644)
     except OSError as error:
         raise disk_error(path, error) from error
-    return {"path": str(path), "bytes": written, "sha256": digest.hexdigest()}
+    return WrittenOutput(str(path), written, digest.hexdigest())
 
 
 def _gather(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -75,7 +68,7 @@ def _gather(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def check_output(
-    path: Path, *, ended: Sequence[Mapping[str, Any]], overwrite: bool, is_first_launch: bool = False
+    path: Path, *, ended: Sequence[Summary], overwrite: bool, is_first_launch: bool = False
 ) -> None:
     """Told before the first item runs, not after the last: can the results be written here, and may they?
 
@@ -111,17 +104,12 @@ def _check_files(home: Path, *, is_foreign: bool) -> None:
         )
 
 
-def _is_ours(path: Path, ended: Sequence[Mapping[str, Any]]) -> bool:
+def _is_ours(path: Path, ended: Sequence[Summary]) -> bool:
     size = path.stat().st_size
-    candidates = [
-        output
-        for summary in ended
-        if isinstance(output := summary.get("output"), dict)
-        and output.get("path") == str(path)
-        and output.get("bytes") == size
-    ]
+    outputs = [summary.output for summary in ended if summary.output is not None]
+    candidates = [output for output in outputs if (output.path, output.bytes) == (str(path), size)]
     if not candidates:
         return False
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
-    return any(output.get("sha256") == found for output in candidates)
+    return any(output.sha256 == found for output in candidates)

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
 from agentrun.checkpoint.ledger import DONE, FAILED, PENDING, SKIPPED, WAITING, Ledger
-from agentrun.checkpoint.record import BESIDE
+from agentrun.checkpoint.record import BESIDE, Record
 from agentrun.runs.plan import Plan
-
-if TYPE_CHECKING:
-    pass
 
 
 def go_back(ledger: Ledger, plan: Plan, position: int) -> None:
@@ -46,13 +40,13 @@ class CarryChain:
         self._after: dict[int, int] = {}
         self._index: dict[int, int] = {}
 
-    def note(self, row: int, record: Mapping[str, Any]) -> None:
-        if record["kind"] in BESIDE:
+    def note(self, row: int, record: Record) -> None:
+        if record.kind in BESIDE:
             return
         # An edited record stands in the place of the one that it was made of.
-        self._seq[row] = record.get("as", record.get("seq", 0))
-        self._after[row] = record.get("after", 0)
-        self._index[row] = record["index"]
+        self._seq[row] = record.seq if record.as_ is None else record.as_
+        self._after[row] = record.after or 0
+        self._index[row] = record.index
 
     def first_break(self, ledger: Ledger, *, retry_failed: bool) -> int:
         before = 0

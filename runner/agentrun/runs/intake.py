@@ -1,34 +1,44 @@
-"""Taking in what people posted: which records a message becomes, or why it no longer applies.
+"""Processing what people posted: which records a message becomes, or why it no longer applies.
 
-A record is committed first and the message unlinked after: taken in again, it no longer applies, because each names
-the generation, the question or the record that it is about.
+The records are committed first and the message is unlinked after that: processed again, it no longer applies, because
+each message names the generation, the question or the record that it is about.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
+from msgspec import structs
+
+from agentrun.agents.failure import Failure
 from agentrun.checkpoint.ledger import DONE, NO_REF, SKIPPED, STATE_NAMES, WAITING, Ledger
+from agentrun.checkpoint.message import ABSENT, AnswerMessage, AnyMessage, EditMessage, RedoMessage, SkipMessage
+from agentrun.checkpoint.record import Edited, GivenAnswer, Question, Record
 from agentrun.item import key_digest
 from agentrun.runs.run import Run
-from agentrun.store.port import Entry, Posted, Store
+from agentrun.store.port import Posted
+from agentrun.values.json import decode
 
-Record = Mapping[str, Any]
+
+class Kept(Protocol):
+    """The records and the inbox of a run: of a store that has it loaded, or of a reader."""
+
+    def scan(self) -> Iterator[tuple[int, Record]]: ...
+
+    def read(self, refs: Iterable[int]) -> Iterator[Record]: ...
+
+    def inbox(self) -> list[Posted]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A message that applies: the records that it becomes, the one about the item's standing first."""
+    """A message that applies: the records that it becomes, the one that changes the item's state first."""
 
     name: str
     row: int
-    entries: tuple[Entry, ...]
-
-    @property
-    def kind(self) -> str:
-        return str(self.entries[0].fields["kind"])
+    records: tuple[Record, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +49,22 @@ class Dropped:
     key: str
     reason: str
     is_known: bool = False
-    """It was taken in before; nobody needs to hear of it."""
+    """It was processed before; nobody needs to hear of it."""
 
 
-def look_up(run: Run, store: Store, posted: Sequence[Posted]) -> tuple[dict[int, Record], dict[str, list[Record]]]:
-    """What is needed to decide: the newest records of the rows that messages are about, and of items that begin anew
-    but keep some of their steps, these and their answers, oldest first."""
+def look_up(run: Run, kept: Kept, posted: Sequence[Posted]) -> tuple[dict[int, Record], dict[str, list[Record]]]:
+    """What is needed to decide: the newest records of the rows that messages are about; and, oldest first, the steps
+    and answers of items that start over but keep some of their steps."""
     refs = run.ledger.refs
     rows = sorted({row for one in posted if (row := _row(run.ledger, one)) >= 0 and refs[row] != NO_REF})
-    newest: dict[int, Record] = dict(zip(rows, store.read(refs[row] for row in rows), strict=True))
-    messages = [one.message for one in posted if one.message is not None and one.message.get("keep_before")]
-    wanted = {message["key"]: message["gen"] for message in messages}
+    newest = dict(zip(rows, kept.read(refs[row] for row in rows), strict=True))
+    redone = [one.message for one in posted if isinstance(one.message, RedoMessage) and one.message.keep_before]
+    wanted = {message.key: message.gen for message in redone}
     steps: dict[str, list[Record]] = {key: [] for key in wanted}
     # Those of settled items are garbage that nobody points to; they are there until the journal is compacted.
-    for _, record in store.scan() if wanted else ():
-        if record["kind"] in ("step", "answer") and wanted.get(record["key"]) == record["gen"]:
-            steps[record["key"]].append(record)
+    for _, record in kept.scan() if wanted else ():
+        if record.kind in ("step", "answer") and wanted.get(record.key) == record.gen:
+            steps[record.key].append(record)
     return newest, steps
 
 
@@ -62,19 +72,15 @@ def mark_edits(ledger: Ledger, posted: Iterable[Posted]) -> None:
     """Before the items are listed: what a person has corrected is kept, also where the item has changed since."""
     for one in posted:
         row = _row(ledger, one)
-        if row >= 0 and one.message is not None and one.message["kind"] == "edit" and ledger.states[row] == DONE:
+        if row >= 0 and isinstance(one.message, EditMessage) and ledger.states[row] == DONE:
             ledger.edited.add(row)
 
 
-def forget(run: Run, rows: Iterable[int], store: Store) -> list[Taken]:
-    """For --forget-steps: unfinished items that remember something begin anew."""
+def forget(run: Run, rows: Iterable[int], kept: Kept) -> list[Taken]:
+    """For --forget-steps: unfinished items that remember something start over."""
     rows = [row for row in rows if run.ledger.is_listed(row)]
-    keys = [record["key"] for record in store.read(run.ledger.steps[row][0] for row in rows)]
-    entries = [
-        Entry(run.fields("redo", row, key) | {"gen": run.ledger.generation(row) + 1})
-        for row, key in zip(rows, keys, strict=True)
-    ]
-    return [Taken("", row, (entry,)) for row, entry in zip(rows, entries, strict=True)]
+    remembered = kept.read(run.ledger.steps[row][0] for row in rows)
+    return [Taken("", row, (_started_over(run, row, one.key),)) for row, one in zip(rows, remembered, strict=True)]
 
 
 def take(
@@ -86,10 +92,10 @@ def take(
     is_launch: bool,
     is_busy: Callable[[int], bool] = lambda row: False,
 ) -> list[Taken | Dropped]:
-    """What becomes of each message; those that are to wait are left out.
+    """Decide what becomes of each message; those that have to wait are left out.
 
-    `newest` and `steps` are what `look_up` found. At most one message of an item is
-    taken at a time: the next one sees what the first has made of it.
+    `newest` and `steps` are what `look_up` found. At most one message about an item is taken at a time: the next one
+    sees what the first has made of it.
     """
     decided: list[Taken | Dropped] = []
     busy: set[int] = set()
@@ -99,16 +105,16 @@ def take(
             decided.append(Dropped(one.name, "", one.problem))
             continue
         row = _row(run.ledger, one)
-        if message["run_id"] not in (run.run_id, run.checkpoint.context.get("from_run")):
-            decided.append(Dropped(one.name, message["key"], "it is for another run, which has ended"))
+        if message.run_id not in (run.run_id, run.context.from_run):
+            decided.append(Dropped(one.name, message.key, "it is for another run, which has ended"))
         elif not is_launch and _waits_for_launch(message):
             pass
         elif row < 0:
-            decided.append(Dropped(one.name, message["key"], "there is no such item"))
+            decided.append(Dropped(one.name, message.key, "there is no such item"))
         elif row not in busy and not is_busy(row) and run.ledger.is_listed(row):
-            found = _decide(run, row, message, newest.get(row), steps.get(message["key"], ()))
+            found = _decide(run, row, message, newest.get(row), steps.get(message.key, ()))
             if isinstance(found, _No):
-                decided.append(Dropped(one.name, message["key"], found.reason, found.is_known))
+                decided.append(Dropped(one.name, message.key, found.reason, found.is_known))
             else:
                 busy.add(row)
                 decided.append(Taken(one.name, row, found))
@@ -122,93 +128,91 @@ class _No:
 
 
 def _row(ledger: Ledger, one: Posted) -> int:
-    return ledger.find(key_digest(one.message["key"])) if one.message is not None else -1
+    return ledger.find(key_digest(one.message.key)) if one.message is not None else -1
 
 
-def _waits_for_launch(message: Mapping[str, Any]) -> bool:
-    return (message["kind"] == "redo" and not message.get("now")) or "carry" in message
+def _waits_for_launch(message: AnyMessage) -> bool:
+    if isinstance(message, RedoMessage):
+        return not message.now
+    return isinstance(message, EditMessage) and message.carry is not ABSENT
 
 
 def _decide(
-    run: Run, row: int, message: Mapping[str, Any], record: Record | None, steps: Sequence[Record]
-) -> tuple[Entry, ...] | _No:
-    if record is not None and record.get("id") == message["id"]:
-        return _No("it was taken in already", is_known=True)
-    if message["gen"] != run.ledger.generation(row):
-        return _No("the item was begun anew since", is_known=message["kind"] == "redo")
-    decide = {"answer": _answer, "redo": _redo, "edit": _edit, "skip": _skip}[message["kind"]]
-    return decide(run, row, message, record, steps)
+    run: Run, row: int, message: AnyMessage, record: Record | None, steps: Sequence[Record]
+) -> tuple[Record, ...] | _No:
+    if record is not None and record.id == message.id:
+        return _No("it was processed already", is_known=True)
+    if message.gen != run.ledger.generation(row):
+        return _No("the item was started over since", is_known=isinstance(message, RedoMessage))
+    match message:
+        case AnswerMessage():
+            return _answer(run, row, message, record)
+        case RedoMessage():
+            return _redo(run, row, message, steps)
+        case EditMessage():
+            return _edit(run, row, message, record)
+        case SkipMessage():
+            return _skip(run, row, message, record)
 
 
-def _answer(
-    run: Run, row: int, message: Mapping[str, Any], record: Record | None, steps: Sequence[Record]
-) -> tuple[Entry, ...] | _No:
-    if run.ledger.states[row] != WAITING or run.ledger.questions.get(row) != message["question"] or record is None:
-        return _No(f"question {message['question']} has its answer already, or is not asked any more", is_known=True)
-    asked, given = record.get("question", {}), message["answer"]
-    answer = {
-        "yes": bool(given.get("yes")),
-        "text": given.get("text", ""),
-        "by": message["by"],
-        "at": message["at"],
-        "details": {**asked.get("details", {}), **given.get("details", {})},
-    }
-    fields = run.fields("answer", row, message["key"])
-    fields |= {"question": message["question"], "asked": asked.get("text", ""), "answer": answer, "id": message["id"]}
-    return (Entry(fields),)
+def _answer(run: Run, row: int, message: AnswerMessage, record: Record | None) -> tuple[Record, ...] | _No:
+    if run.ledger.states[row] != WAITING or run.ledger.questions.get(row) != message.question or record is None:
+        return _No(f"question {message.question} has its answer already, or is not asked any more", is_known=True)
+    asked, given = record.question if isinstance(record.question, Question) else Question(), message.answer
+    answer = run.new_record("answer", row, message.key)
+    answer.question, answer.asked, answer.id = message.question, asked.text, message.id
+    answer.answer = GivenAnswer(
+        yes=given.yes, text=given.text, by=message.by, at=message.at, details={**asked.details, **given.details}
+    )
+    return (answer,)
 
 
-def _redo(
-    run: Run, row: int, message: Mapping[str, Any], record: Record | None, steps: Sequence[Record]
-) -> tuple[Entry, ...] | _No:
-    generation = run.ledger.generation(row) + 1
-    fields = run.fields("redo", row, message["key"]) | {"gen": generation, "id": message["id"]}
+def _redo(run: Run, row: int, message: RedoMessage, steps: Sequence[Record]) -> tuple[Record, ...]:
+    redone = _started_over(run, row, message.key)
+    redone.id = message.id
     kept = []
-    if message.get("keep_before"):
+    if message.keep_before:
         for step in steps:
-            if step.get("name") == message["keep_before"]:
+            if step.name == message.keep_before:
                 break
-            kept.append(_copy(step, {"gen": generation}))
-    return (Entry(fields), *kept)
+            kept.append(structs.replace(step, gen=redone.gen))
+    return (redone, *kept)
 
 
-def _edit(
-    run: Run, row: int, message: Mapping[str, Any], record: Record | None, steps: Sequence[Record]
-) -> tuple[Entry, ...] | _No:
-    if run.ledger.states[row] != DONE or record is None or record["seq"] != message["seq"]:
+def _started_over(run: Run, row: int, key: str) -> Record:
+    record = run.new_record("redo", row, key)
+    record.gen = run.ledger.generation(row) + 1
+    return record
+
+
+def _edit(run: Run, row: int, message: EditMessage, record: Record | None) -> tuple[Record, ...] | _No:
+    if run.ledger.states[row] != DONE or record is None or record.seq != message.seq:
         return _No("the item has another result by now")
-    change: dict[str, Any] = {"edited": {"by": message["by"], "at": message["at"]}, "id": message["id"]}
-    if "carry" in message:
-        if not run.job.carry:
-            return _No("the job has no carry")
-        change["carry"] = message["carry"]
-    else:
-        change["output"] = message["output"]
+    edited = Edited(message.by, message.at)
+    copy = structs.replace(record, edited=edited, id=message.id, index=run.ledger.positions[row])
+    if message.carry is ABSENT:
+        copy.output = message.output
         if run.job.carry:
-            change["as"] = record.get("as", record["seq"])
-    return (_copy(record, change | {"index": run.ledger.positions[row]}),)
+            copy.as_ = record.seq if record.as_ is None else record.as_
+    elif run.job.carry:
+        # Without `as`: the chain breaks right behind it, and what follows is run again with the new carry.
+        copy.carry, copy.as_ = decode(bytes(message.carry)), None
+    else:
+        return _No("the job has no carry")
+    return (copy,)
 
 
-def _skip(
-    run: Run, row: int, message: Mapping[str, Any], record: Record | None, steps: Sequence[Record]
-) -> tuple[Entry, ...] | _No:
+def _skip(run: Run, row: int, message: SkipMessage, record: Record | None) -> tuple[Record, ...] | _No:
     state = run.ledger.states[row]
     if state in (DONE, SKIPPED):
         return _No(f"the item is {STATE_NAMES[state]} already", is_known=state == SKIPPED)
-    fields = run.fields("skipped", row, message["key"])
+    skipped = run.new_record("skipped", row, message.key)
     if run.job.carry:
-        if record is None or "after" not in record:
+        if record is None or record.after is None:
             return _No("with carry = true an item can be skipped once it has failed or waits")
-        fields |= {"after": record["after"], "carry": record.get("carry"), "as": record.get("as", record["seq"])}
-    if usage := run.ledger.usages.get(row):
-        fields["usage"] = usage
-    fields |= {"error": {"origin": "person", "message": message.get("reason") or f"skipped by {message['by']}"}}
-    return (Entry(fields | {"by": message["by"], "id": message["id"]}),)
-
-
-def _copy(record: Record, change: Mapping[str, Any]) -> Entry:
-    from agentrun.values.json import encode
-
-    changed = {**record, **change}
-    fields = {name: value for name, value in changed.items() if name not in ("crc", "seq", "output")}
-    return Entry(fields, encode(changed["output"]) if "output" in changed else None)
+        skipped.after, skipped.carry = record.after, record.carry
+        skipped.as_ = record.seq if record.as_ is None else record.as_
+    skipped.usage = run.ledger.usages.get(row)
+    skipped.error = Failure("person", message.reason or f"skipped by {message.by}")
+    skipped.by, skipped.id = message.by, message.id
+    return (skipped,)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+
+from msgspec import structs
 
 from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.checkpoint.ledger import PENDING, Ledger
+from agentrun.checkpoint.message import AnswerMessage
 from agentrun.checkpoint.record import BESIDE
+from agentrun.checkpoint.summary import Summary
 from agentrun.errors import ItemsError, PlanError
 from agentrun.item import key_digest
 from agentrun.items.open import Source, open_source
@@ -18,15 +21,15 @@ from agentrun.job.options import Options
 from agentrun.outputs.files import files_folder
 from agentrun.outputs.results import check_output
 from agentrun.runs.carry import CarryChain, go_back
-from agentrun.runs.intake import Taken, forget, look_up, mark_edits, take
+from agentrun.runs.intake import Kept, Taken, forget, look_up, mark_edits, take
 from agentrun.runs.plan import EXAMPLES, Plan, bucket_of, is_tried_again, list_items, recount, too_much_gone
 from agentrun.runs.run import Run
-from agentrun.store.port import Posted, Store
+from agentrun.store.port import Posted
 from agentrun.system.process import boot_id
 
 
 def recover(
-    store: Store,
+    kept: Kept,
     job: Job,
     source: Source,
     checkpoint: Checkpoint,
@@ -34,15 +37,19 @@ def recover(
     resumed: bool,
     agent: str,
     options: Options,
+    folder: Path | None = None,
 ) -> Run:
-    """Work out what is done from the records, and what is to be done from the source."""
+    """Work out what is done from the records, and what is to be done from the source.
+
+    `folder` is where the job's state is, for a store that has one.
+    """
     if resumed:
         check_same_job(job, checkpoint)
-        if store.folder is not None:
-            check_same_place(job, store.folder, checkpoint)
+        if folder is not None:
+            check_same_place(job, folder, checkpoint)
     ledger = Ledger(checkpoint.total)
     chain = CarryChain()
-    for ref, record in store.scan(with_outputs=False) if resumed else ():
+    for ref, record in kept.scan() if resumed else ():
         row = ledger.apply(ref, record)
         if job.carry:
             chain.note(row, record)
@@ -50,16 +57,16 @@ def recover(
     def tries_again(row: int) -> bool:
         return is_tried_again(ledger, row, agent=agent, retry_all=options.failed, carries=job.carry)
 
-    posted = store.inbox() if resumed else []
+    posted = kept.inbox() if resumed else []
     mark_edits(ledger, posted)
     plan = list_items(source, ledger, tries_again=tries_again, keep_changed=job.keep_changed)
-    plan.examples["gone"] = [record["key"] for record in store.read(plan.gone_refs)]
-    check_plan(plan, source, accepted=checkpoint.context.get("gone", 0), allow_gone=options.allow_gone)
+    plan.examples["gone"] = [record.key for record in kept.read(plan.gone_refs)]
+    check_plan(plan, source, accepted=checkpoint.context.gone, allow_gone=options.allow_gone)
     run = Run(job, agent, checkpoint, resumed, ledger, plan)
     if resumed:
-        _take_in(store, run, posted, chain, tries_again, forget_steps=options.forget_steps)
+        _take_in(kept, run, posted, chain, tries_again, forget_steps=options.forget_steps)
     if job.carry:
-        _find_carry(store, run, chain, retry_failed=options.failed)
+        _find_carry(kept, run, chain, retry_failed=options.failed)
     run.to_retry = {row for row in ledger.failed_launches if ledger.is_listed(row) and tries_again(row)}
     if resumed:
         _count_deaths(run)
@@ -67,19 +74,18 @@ def recover(
     return run
 
 
-def changed_run(store: Store) -> str | None:
-    """The run that finished last, if people want something of it done anew, edited or skipped."""
-    ended = store.summaries()
-    if not ended or ended[0].get("status") != "finished":
+def run_to_reopen(ended: Sequence[Summary], posted: Sequence[Posted]) -> str | None:
+    """The run that finished last, if people want something of it redone, edited or skipped."""
+    if not ended or not ended[0].is_finished:
         return None
-    run_id = str(ended[0]["run_id"])
-    messages = [one.message for one in store.inbox() if one.message is not None]
-    wanted = any(one["run_id"] == run_id and one["kind"] in ("redo", "edit", "skip") for one in messages)
+    run_id = ended[0].run_id
+    messages = [one.message for one in posted if one.message is not None]
+    wanted = any(one.run_id == run_id and not isinstance(one, AnswerMessage) for one in messages)
     return run_id if wanted else None
 
 
 def _take_in(
-    store: Store,
+    kept: Kept,
     run: Run,
     posted: Sequence[Posted],
     chain: CarryChain,
@@ -88,58 +94,60 @@ def _take_in(
     forget_steps: bool,
 ) -> None:
     """Count in what people have posted, so that the plan shows it. It is committed when the launch begins."""
-    newest, steps = look_up(run, store, posted)
+    newest, steps = look_up(run, kept, posted)
     run.taken = take(run, posted, newest=newest, steps=steps, is_launch=True)
     taken = [one for one in run.taken if isinstance(one, Taken)]
     if forget_steps:
         begun = {one.row for one in taken}
-        taken += (forgotten := forget(run, [row for row in run.ledger.steps if row not in begun], store))
+        taken += (forgotten := forget(run, [row for row in run.ledger.steps if row not in begun], kept))
         run.taken += forgotten
     for one in taken:
-        fields = one.entries[0].fields
+        record = one.records[0]
         before = bucket_of(run.ledger, one.row, tries_again)
-        run.count(one.row, fields)
-        recount(run.plan, fields["key"], before, bucket_of(run.ledger, one.row, tries_again))
-        if run.job.carry and one.kind not in BESIDE:
-            # What follows an edited carry is run again.
-            chain.note(one.row, {"as": -1, **fields})
-            if one.entries[0].fields.get("as") is None:
+        run.count(one.row, record)
+        recount(run.plan, record.key, before, bucket_of(run.ledger, one.row, tries_again))
+        if run.job.carry and record.kind not in BESIDE:
+            # What follows an edited carry is run again: no record comes after this seq.
+            chain.note(one.row, structs.replace(record, as_=-1) if record.as_ is None else record)
+            if record.as_ is None:
                 run.carry_row = one.row
-    counts = Counter(_DONE_BY_PEOPLE[one.kind] for one in taken)
+    counts = Counter(_DONE_BY_PEOPLE[one.records[0].kind] for one in taken)
     run.notes += [f"{what}: {count}" for what, count in counts.items()]
 
 
 _DONE_BY_PEOPLE = {
-    "answer": "answered, so they go on",
-    "redo": "begun anew on purpose",
+    "answer": "answered, so they continue",
+    "redo": "started over on purpose",
     "done": "edited by hand",
     "skipped": "skipped by hand",
 }
 
 
 def open_items(
-    job: Job, folder: Path, checkpoint: Checkpoint, *, ended: Sequence[Mapping[str, Any]], spool: str | None
+    job: Job, checkpoint: Checkpoint, *, ended: Sequence[Summary], folder: Path | None, spool: Path | None
 ) -> Source | None:
-    """The job's items, never its own results; None where they come from outside and none were kept yet."""
+    """The job's items, never its own results or state; None if they come from outside and none were kept yet.
+
+    `folder` is where the job's state is, `spool` the local file that items from outside were written to.
+    """
     if spool is None and (job.items.kind == "python" or job.items.pattern == STANDARD_INPUT):
         return None
-    when = {"run_id": checkpoint.run_id, "date": checkpoint.context["date"]}
-    earlier = [Path(output["path"]) for one in ended if isinstance(output := one.get("output"), dict)]
-    own = [job.output_path(**when), *earlier]
+    when = {"run_id": checkpoint.run_id, "date": checkpoint.context.date}
+    own = [job.output_path(**when), *(Path(one.output.path) for one in ended if one.output is not None)]
     own += [job.partial_path(**when), *map(files_folder, own)]
-    return open_source(job.items, job.base, exclude=[folder, *own], spool=folder / spool if spool else None)
+    return open_source(job.items, job.base, exclude=[*([folder] if folder else []), *own], spool=spool)
 
 
-def check_run_output(job: Job, checkpoint: Checkpoint, *, ended: Sequence[Mapping[str, Any]], options: Options) -> None:
-    """Can the results be written, and may they? Told before the first item runs."""
+def check_run_output(job: Job, checkpoint: Checkpoint, *, ended: Sequence[Summary], options: Options) -> None:
+    """Check before the first item runs that the results can be written, and may be."""
     context = checkpoint.context
-    output = job.output_path(run_id=checkpoint.run_id, date=context["date"])
+    output = job.output_path(run_id=checkpoint.run_id, date=context.date)
     # Renamed into place by a launch that died before its summary could say so.
-    is_own = context.get("completing") == str(output)
+    is_own = context.completing == str(output)
     check_output(
         output,
         ended=ended,
-        overwrite=options.overwrite or bool(context.get("overwrite")) or is_own,
+        overwrite=options.overwrite or context.overwrite or is_own,
         is_first_launch=checkpoint.seq == 0 and not options.fresh,
     )
 
@@ -148,13 +156,13 @@ def check_same_job(job: Job, found: Checkpoint) -> None:
     """Another item pattern, agent or params under the name of an unfinished run: somebody would lose results."""
     now = job.identity()
     # One that was opened from the records of an ended run has none yet.
-    was = found.context.get("identity", now)
+    was = found.context.identity or now
     for name in ("items", "key", "agent", "command", "params"):
         if was.get(name) != now.get(name):
             raise PlanError(
                 f"{job.name}: an unfinished run of this name has {name} = {_short(was.get(name))}, "
-                f"and this is {_short(now.get(name))}; give this one a name of its own with --name, "
-                f"or begin anew with --fresh"
+                f"but this one has {_short(now.get(name))}; give this one a name of its own with --name, "
+                f"or start over with --fresh"
             )
 
 
@@ -166,15 +174,15 @@ def place_of(job: Job, folder: Path) -> str:
 
 def check_same_place(job: Job, folder: Path, found: Checkpoint) -> None:
     """With one state folder for many places, a job of the same name elsewhere is another job."""
-    was, now = found.context.get("place"), place_of(job, folder)
-    if was is not None and was != now:
+    was, now = found.context.place, place_of(job, folder)
+    if was and was != now:
         raise PlanError(
-            f"{job.name}: an unfinished run of this name belongs to {was}, and this job is in {now}; "
-            f"give this one a name of its own with --name, or begin anew with --fresh"
+            f"{job.name}: an unfinished run of this name belongs to {was}, but this job is in {now}; "
+            f"give this one a name of its own with --name, or start over with --fresh"
         )
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value) if value is not None else "none"
     return text if len(text) <= 80 else text[:77] + "…"
 
@@ -187,31 +195,31 @@ def check_plan(plan: Plan, source: Source, *, accepted: int, allow_gone: bool) -
         more = ", …" if plan.gone > EXAMPLES else ""
         raise PlanError(
             f"{plan.gone} of {plan.finished} finished items are no longer in the source ({examples}{more}) and would "
-            f"be left out of the results; bring them back, or go on without them with --allow-gone"
+            f"be left out of the results; bring them back, or continue without them with --allow-gone"
         )
 
 
-def _find_carry(store: Store, run: Run, chain: CarryChain, *, retry_failed: bool) -> None:
+def _find_carry(kept: Kept, run: Run, chain: CarryChain, *, retry_failed: bool) -> None:
     ledger = run.ledger
     at = chain.first_break(ledger, retry_failed=retry_failed)
     go_back(ledger, run.plan, at)
     if at:
         row = ledger.order[at - 1]
         # An edited one is not on disk yet; the seq of an edited carry is known when it is.
-        edited = next((one.entries[0].fields for one in run.taken if isinstance(one, Taken) and one.row == row), None)
-        record = edited or next(store.read([ledger.refs[row]]))
-        run.carry, run.last_seq = record.get("carry"), record.get("as", record.get("seq", 0))
+        edited = next((one.records[0] for one in run.taken if isinstance(one, Taken) and one.row == row), None)
+        record = edited or next(kept.read([ledger.refs[row]]))
+        run.carry, run.last_seq = record.carry, record.seq if record.as_ is None else record.as_
 
 
 def _count_deaths(run: Run) -> None:
     """Each item that was in flight when the last launch died has one death more; not after a reboot."""
-    limit, ledger, context = run.job.crash_limit, run.ledger, run.checkpoint.context
+    limit, ledger, context = run.job.crash_limit, run.ledger, run.context
     if not limit:
         return
-    deaths: dict[str, int] = dict(context.get("deaths", {}))
-    if context.get("boot") == boot_id():
+    deaths = dict(context.deaths)
+    if context.boot == boot_id():
         for item in run.checkpoint.running:
-            deaths[item["key"]] = deaths.get(item["key"], 0) + 1
+            deaths[item.key] = deaths.get(item.key, 0) + 1
     for key, count in deaths.items():
         row = ledger.find(key_digest(key))
         if row < 0 or not ledger.is_listed(row) or not (ledger.states[row] == PENDING or row in run.to_retry):
@@ -227,7 +235,7 @@ def _count_deaths(run: Run) -> None:
 
 
 def _note_versions(run: Run) -> None:
-    was, versions = run.checkpoint.context.get("agent"), run.ledger.versions
+    was, versions = run.context.agent, run.ledger.versions
     if was and was != run.agent and versions:
         of = ", ".join(f"{count} of {name}" for name, count in versions.items())
         run.notes.append(f"the agent has changed (now version {run.agent}); results span versions: {of}")

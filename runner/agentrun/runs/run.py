@@ -1,24 +1,26 @@
-"""A run, as a launch has it in memory: where it stands, and how that becomes records and checkpoints.
-
-Not `run.py`: a module of that name would take the place of the public `agentrun.run`.
-"""
+"""A run in the memory of a launch: where it stands, and how that becomes records and checkpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agentrun.checkpoint.checkpoint import Checkpoint
-from agentrun.checkpoint.ledger import NO_REF, Ledger
-from agentrun.checkpoint.record import BESIDE
+from msgspec import Raw, structs
+
+from agentrun.agents.failure import Failure
+from agentrun.checkpoint.checkpoint import Checkpoint, RunContext, Running
+from agentrun.checkpoint.ledger import DONE, FAILED, NO_REF, WAITING, Ledger
+from agentrun.checkpoint.record import BESIDE, Kind, Record
 from agentrun.job.job import Job
 from agentrun.money.budget import Purse
 from agentrun.runs.plan import Plan, is_tried_again
 from agentrun.runs.units import Ended, Unit, Work
-from agentrun.store.port import Entry
 from agentrun.values.clock import now_seconds, now_text
+
+if TYPE_CHECKING:
+    from agentrun.runs.intake import Dropped, Taken
 
 TRIES_KEPT = 10
 
@@ -42,34 +44,34 @@ class Run:
     carry_row: int = -1
     """With a carry that a person has edited: the row whose record is to be written with it."""
     deaths: dict[str, int] = field(default_factory=dict)
-    """By key: at how many deaths of a launch an item was in flight."""
+    """By key: how many launches died with the item in flight."""
     suspects: set[int] = field(default_factory=set)
     """Rows with one death less than the limit: run alone, last."""
     dead: dict[int, str] = field(default_factory=dict)
     """Rows at the limit, with their keys: set aside."""
     notes: list[str] = field(default_factory=list)
-    taken: list[Any] = field(default_factory=list)
-    """What became of the messages that the launch found (intake.Taken and Dropped); committed when it begins."""
+    taken: list[Taken | Dropped] = field(default_factory=list)
+    """What became of the messages that the launch found; committed when it begins."""
     purse: Purse = field(init=False)
 
     def __post_init__(self) -> None:
-        self.purse = Purse(dict(self.checkpoint.usage), self.job.budget, self.job.token_budget)
+        self.purse = Purse(structs.replace(self.checkpoint.usage), self.job.budget, self.job.token_budget)
 
     @property
     def run_id(self) -> str:
         return self.checkpoint.run_id
 
     @property
-    def launch(self) -> int:
-        return int(self.checkpoint.context["launches"])
+    def context(self) -> RunContext:
+        return self.checkpoint.context
 
     @property
     def output(self) -> Path:
-        return self.job.output_path(run_id=self.run_id, date=self.checkpoint.context["date"])
+        return self.job.output_path(run_id=self.run_id, date=self.context.date)
 
     @property
     def partial_output(self) -> Path:
-        return self.job.partial_path(run_id=self.run_id, date=self.checkpoint.context["date"])
+        return self.job.partial_path(run_id=self.run_id, date=self.context.date)
 
     @property
     def is_complete(self) -> bool:
@@ -82,75 +84,75 @@ class Run:
 
     @property
     def is_held_up(self) -> bool:
-        """With a carry nothing goes past an item that waits."""
+        """With a carry, no item runs while one before it waits."""
         return self.job.carry and bool(self.ledger.counts["waiting"])
 
     @property
     def has_more(self) -> bool:
-        """Something is left that this launch would run."""
+        """Whether something is left that this launch would run."""
         return bool(self.ledger.counts["pending"] or self.to_retry)
 
     @property
     def left(self) -> int:
-        """How many of the failed items the next launch leaves as they are, unless it is asked for them."""
+        """How many of the failed items the next launch leaves alone, unless it is asked for them."""
         ledger, carries = self.ledger, self.job.carry
         failed = [row for row in ledger.failed_launches if ledger.is_listed(row)]
         return sum(not is_tried_again(ledger, row, agent=self.agent, carries=carries) for row in failed)
 
     # ---- records
 
-    def record(self, work: Work, ended: Ended) -> Entry:
-        """What is kept of an item that ended in this launch."""
+    def record(self, work: Work, ended: Ended) -> Record:
+        """The record of an item that ended in this launch."""
+        assert ended.kind != "back"
         first, last = ended.tries[0], ended.tries[-1]
-        fields = self.fields(ended.kind, work.row, work.item.key, at=first["at"], seconds=last["seconds"])
+        record = self.new_record(ended.kind, work.row, work.item.key, at=first.at, seconds=last.seconds)
         if len(ended.tries) > 1 or ended.kind != "done":
-            fields["tries"] = ended.tries[-TRIES_KEPT:]
-        if usage := self.purse.spent(work.row):
-            fields["usage"] = usage
-        if ended.details:
-            fields |= ended.details
-        if ended.failure is not None:
-            fields["error"] = ended.failure.as_json()
+            record.tries = ended.tries[-TRIES_KEPT:]
+        record.usage = self.purse.spent(work.row)
+        record.question, record.files, record.warning = ended.question, ended.files, ended.warning
+        record.error = ended.failure
         if ended.kind == "failed":
-            fields["failed_launches"] = self._failed_launches(work.row)
+            record.failed_launches = self._failed_launches(work.row)
         if self.job.carry:
-            fields["after"] = self.last_seq
-            fields["carry"] = ended.carry if ended.carry_set and ended.kind == "done" else self.carry
-        return Entry(fields, ended.output if ended.kind == "done" else None)
+            record.after = self.last_seq
+            record.carry = ended.carry if ended.carry_set and ended.kind == "done" else self.carry
+        if ended.kind == "done" and ended.output is not None:
+            record.output = Raw(ended.output)
+        return record
 
-    def record_of_death(self, row: int, key: str) -> Entry:
-        """What is kept of an item that the crash-loop guard sets aside."""
+    def record_of_death(self, row: int, key: str) -> Record:
+        """The record of an item that the crash-loop guard sets aside."""
         message = f"the runner died {self.deaths[key]} times while this item was in flight"
-        fields = self.fields("failed", row, key)
-        fields |= {"error": {"origin": "lost", "message": message}, "failed_launches": 1, "set_aside": True}
+        record = self.new_record("failed", row, key)
+        record.error, record.failed_launches, record.set_aside = Failure("lost", message), 1, True
         if self.job.carry:
-            fields |= {"after": self.last_seq, "carry": self.carry}
-        return Entry(fields)
+            record.after, record.carry = self.last_seq, self.carry
+        return record
 
-    def record_of_step(self, work: Work, *, name: str, n: int, no: int, seconds: float, output: bytes) -> Entry:
-        """What an item is to remember."""
-        fields = self.fields("step", work.row, work.item.key, seconds=seconds) | {"name": name, "n": n, "no": no}
-        if usage := self.purse.spent(work.row):
-            fields["usage"] = usage
-        return Entry(fields, output)
+    def record_of_step(self, work: Work, *, name: str, n: int, no: int, seconds: float, output: bytes) -> Record:
+        """The record of a finished step."""
+        record = self.new_record("step", work.row, work.item.key, seconds=seconds)
+        record.name, record.n, record.no, record.output = name, n, no, Raw(output)
+        usage = self.purse.spent(work.row)
+        # A copy: the item may report more while this is written.
+        record.usage = structs.replace(usage) if usage is not None else None
+        return record
 
-    def fields(self, kind: str, row: int, key: str, *, at: float | None = None, seconds: float = 0.0) -> dict[str, Any]:
-        """What every record of an item says."""
+    def new_record(self, kind: Kind, row: int, key: str, *, at: float | None = None, seconds: float = 0.0) -> Record:
+        """A record of an item with what every record says."""
         ledger = self.ledger
-        fields = {
-            "kind": kind,
-            "key": key,
-            "gen": ledger.generations.get(row, 0),
-            "index": ledger.positions[row],
-            "hash": f"{ledger.contents[row]:016x}",
-            "agent": self.agent,
-            "launch": self.checkpoint.context["launches"],
-            "at": now_seconds() if at is None else at,
-            "seconds": seconds,
-        }
-        if ledger.stamps[row]:
-            fields["stamp"] = ledger.stamps[row]
-        return fields
+        return Record(
+            kind=kind,
+            key=key,
+            gen=ledger.generations.get(row, 0),
+            index=ledger.positions[row],
+            hash=f"{ledger.contents[row]:016x}",
+            agent=self.agent,
+            launch=self.checkpoint.context.launches,
+            at=now_seconds() if at is None else at,
+            seconds=seconds,
+            stamp=ledger.stamps[row],
+        )
 
     def _failed_launches(self, row: int) -> int:
         """In how many launches it has failed, itself and the agent unchanged."""
@@ -164,57 +166,58 @@ class Run:
         """Count these units in, for the checkpoint that is about to be written."""
         carries = self.job.carry
         for unit in units:
-            fields = unit.entry.fields
-            if carries and fields["kind"] not in BESIDE and (unit.slot is not None or unit.row == self.carry_row):
-                self.carry, self.last_seq = fields["carry"], self.checkpoint.seq + 1
+            record = unit.record
+            if carries and record.kind not in BESIDE and (unit.slot is not None or unit.row == self.carry_row):
+                self.carry, self.last_seq = record.carry, self.checkpoint.seq + 1
             if not unit.is_counted:
-                self.count(unit.row, fields)
+                self.count(unit.row, record)
 
-    def count(self, row: int, fields: Mapping[str, Any]) -> None:
+    def count(self, row: int, record: Record) -> None:
         """Where the item stands with this record, which may not be on disk yet."""
-        kind = fields["kind"]
-        if kind == "step":
+        if record.kind == "step":
             return
-        if kind == "answer":
-            self.ledger.go_on(row)
-        elif kind == "redo":
+        if record.kind == "answer":
+            self.ledger.resume(row)
+        elif record.kind == "redo":
             self.ledger.redo(row)
             # One that had changed, and was kept, is run as it is now.
             if (content := self.plan.contents_now.pop(row, None)) is not None:
                 self.ledger.contents[row] = content
         else:
-            self.ledger.settle(row, NO_REF, fields)
+            self.ledger.settle(row, NO_REF, record)
         if self.deaths:
-            self.deaths.pop(fields["key"], None)
+            self.deaths.pop(record.key, None)
         self.to_retry.discard(row)
         self.suspects.discard(row)
         self.dead.pop(row, None)
 
-    def landed(self, unit: Unit, ref: int) -> None:
-        """The unit is on disk."""
-        if unit.entry.fields["kind"] in ("step", "answer"):
-            self.ledger.remember(unit.row, ref, unit.entry.fields)
-        else:
-            self.ledger.refs[unit.row] = ref
+    def landed(self, units: Sequence[Unit], refs: Sequence[int]) -> None:
+        """The units are on disk."""
+        for unit, ref in zip(units, refs, strict=True):
+            if unit.record.kind in ("step", "answer"):
+                self.ledger.remember(unit.row, ref, unit.record)
+            else:
+                self.ledger.refs[unit.row] = ref
 
     def next_checkpoint(self, in_flight: Mapping[int, Work]) -> Checkpoint:
         """The checkpoint with the next seq; `in_flight` is what each slot will be running once it is on disk."""
-        checkpoint, ledger = self.checkpoint, self.ledger
+        checkpoint, ledger, context = self.checkpoint, self.ledger, self.checkpoint.context
         checkpoint.seq += 1
-        checkpoint.last_completed, checkpoint.total = ledger.last_completed, len(ledger)
-        checkpoint.counts = dict(ledger.counts)
-        checkpoint.done, checkpoint.failed, checkpoint.waiting = [r.listed() for r in ledger.ranges.values()]
-        checkpoint.running = [
-            {"index": work.item.index, "key": work.item.key, "slot": slot} for slot, work in in_flight.items()
-        ]
-        if self.purse.limits:
-            for entry, work in zip(checkpoint.running, in_flight.values(), strict=True):
-                entry |= self.purse.reserved(work.row)
+        checkpoint.last_completed, checkpoint.total = ledger.last_completed, len(ledger.order)
+        checkpoint.counts = ledger.counts.copy()
+        ranges = ledger.ranges
+        checkpoint.done, checkpoint.failed = ranges[DONE].listed(), ranges[FAILED].listed()
+        checkpoint.waiting = ranges[WAITING].listed()
+        checkpoint.running = running = []
+        for slot, work in in_flight.items():
+            entry = Running(index=work.item.index, key=work.item.key, slot=slot)
+            if self.purse.limits:
+                entry.reserved, entry.reserved_tokens = self.purse.reserved(work.row)
+            running.append(entry)
         # As it is at this moment, like `running`: what is reported while this is written would be charged twice.
-        checkpoint.usage = {**self.purse.usage}
-        checkpoint.context["deaths"] = self.deaths
-        checkpoint.context["versions"] = ledger.versions
+        checkpoint.usage = structs.replace(self.purse.totals)
+        context.deaths, context.versions = self.deaths, ledger.versions
         if self.job.carry:
-            checkpoint.context["carry"] = self.carry
+            context.carry = self.carry
         checkpoint.updated_at = now_text()
         return checkpoint

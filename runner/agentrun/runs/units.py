@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from agentrun.agents.failure import Failure, Judgement
+from agentrun.checkpoint.record import PublishedFile, Question, Record, Try
 from agentrun.item import Item
-from agentrun.store.port import Entry
 
-if TYPE_CHECKING:
-    pass
+
+@dataclass(slots=True)
+class Work:
+    """An item to run and its row in the ledger."""
+
+    row: int
+    item: Item
 
 
 @dataclass(slots=True)
@@ -21,30 +26,23 @@ class Ended:
     output: bytes | None = None
     failure: Failure | None = None
     judgement: Judgement | None = None
-    tries: list[dict[str, Any]] = field(default_factory=list)
+    tries: list[Try] = field(default_factory=list)
     carry: Any = None
     carry_set: bool = False
-    details: dict[str, Any] = field(default_factory=dict)
-    """What its record is to say besides: the question, the files, a warning."""
+    question: Question | None = None
+    files: list[PublishedFile] = field(default_factory=list)
+    warning: str = ""
     made_files: bool = False
-    spent_up: str = ""
+    budget_reached: str = ""
     """Why the budget has no room for another attempt."""
 
 
 @dataclass(slots=True)
 class Unit:
-    """A record to commit, and the slot that goes on once it is on disk, if it is one that frees a slot."""
+    """A record to commit, and the slot that it frees once it is on disk, if it does."""
 
     row: int
     slot: int | None
-    entry: Entry
+    record: Record
     is_counted: bool = False
     """The ledger has it already."""
-
-
-@dataclass(slots=True)
-class Work:
-    """An item to run and its row in the ledger."""
-
-    row: int
-    item: Item

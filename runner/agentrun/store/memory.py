@@ -4,60 +4,65 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 from agentrun.checkpoint.checkpoint import Checkpoint
-from agentrun.checkpoint.message import decode_message, encode_message
-from agentrun.checkpoint.record import decode_record, encode_record, highest_seq
-from agentrun.checkpoint.summary import checkpoint_from
+from agentrun.checkpoint.message import AnyMessage, decode_message, encode_message
+from agentrun.checkpoint.record import Record, decode_record, encode_record, highest_seq
+from agentrun.checkpoint.summary import Summary, checkpoint_from
 from agentrun.errors import BusyError, CheckpointError
-from agentrun.store.port import Entry, Loaded, Posted, Sync
+from agentrun.store.port import Holder, Lease, Loaded, Posted, Reader, Store, Sync
 
-JOURNALS_KEPT = 3
+RECORDS_KEPT = 3
+"""Of how many runs that ended the records are kept."""
 
 
-class MemoryStore:
+class MemoryStore(Store):
     """The contract of the folder store without the disk: hand the same one to the next launch to resume."""
 
-    def __init__(self) -> None:
-        self._held = threading.Lock()
+    def __init__(self, name: str = "memory") -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._holder: Holder | None = None
         self._checkpoint: Checkpoint | None = None
         self._records: list[bytes] = []
         self._first_seq = 0
         """Before the first commit of a run: the seq that it follows."""
-        self._ended: list[dict[str, Any]] = []
+        self._ended: list[Summary] = []
         self._filed: dict[str, list[bytes]] = {}
         self._inbox: dict[str, bytes] = {}
         self._posted = 0
-        self.kept: dict[str, bytes] = {}
+        self._kept: dict[str, bytes] = {}
         self.notes: list[dict[str, Any]] = []
 
-    @property
-    def folder(self) -> Path | None:
-        return None
-
-    @property
-    def lock_fd(self) -> int | None:
-        return None
-
-    @property
-    def mark(self) -> str:
-        return secrets.token_hex(8)
-
-    @property
-    def left_mark(self) -> str:
-        return ""
-
-    def lock(self, *, wait_seconds: float = 5.0) -> None:
-        if not self._held.acquire(timeout=wait_seconds):
+    def lock(self, *, wait_seconds: float = 5.0) -> Lease:
+        if not self._lock.acquire(timeout=wait_seconds):
             raise BusyError("another runner has this store; wait for it")
+        from agentrun.system.process import describe_self
+
+        self._holder = Holder(**describe_self())
+        return _MemoryLease(self)
 
     def release(self) -> None:
-        if self._held.locked():
-            self._held.release()
+        self._holder = None
+        self._lock.release()
+
+    def reader(self, *, accept_edits: bool = False) -> Reader:
+        return _MemoryReader(
+            self._name,
+            deepcopy(self._checkpoint),
+            list(self._ended),
+            self._records if self._checkpoint is not None else self._filed.get(self._newest, []),
+            self._holder,
+            self.inbox,
+            self.notes,
+        )
+
+    @property
+    def _newest(self) -> str:
+        return self._ended[0].run_id if self._ended else ""
 
     def load(self, *, accept_edits: bool = False) -> Loaded:
         if self._checkpoint is None:
@@ -65,34 +70,32 @@ class MemoryStore:
             return Loaded()
         return Loaded(checkpoint=deepcopy(self._checkpoint))
 
-    def scan(self, *, with_outputs: bool = True) -> Iterator[tuple[int, dict[str, Any]]]:
+    def scan(self) -> Iterator[tuple[int, Record]]:
         for ref, line in enumerate(list(self._records)):
             yield ref, decode_record(line)
 
-    def read(self, refs: Iterable[int]) -> Iterator[dict[str, Any]]:
+    def read(self, refs: Iterable[int]) -> Iterator[Record]:
         for ref in refs:
             yield decode_record(self._records[ref])
 
-    def lines(self, refs: Iterable[int]) -> Iterator[bytes]:
-        for ref in refs:
-            yield self._records[ref]
+    def commit(self, checkpoint: Checkpoint, records: Sequence[Record] = ()) -> list[int]:
+        return self.begin(checkpoint, records)()
 
-    def commit(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> list[int]:
-        return self.begin(checkpoint, entries, flush=flush)()
-
-    def begin(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> Sync:
+    def begin(self, checkpoint: Checkpoint, records: Sequence[Record] = ()) -> Sync:
         stored = self._checkpoint.seq if self._checkpoint else self._first_seq
         if checkpoint.seq != stored + 1:
             raise CheckpointError(f"seq {checkpoint.seq} does not follow the stored {stored}")
-        lines = [encode_record(checkpoint.seq, entry.fields, entry.output) for entry in entries]
-        # A copy: the caller goes on with his, and what he does to it is not committed.
+        for record in records:
+            record.seq = checkpoint.seq
+        lines = [encode_record(record) for record in records]
+        # A copy: what the caller does to theirs from now on is not committed.
         kept = deepcopy(checkpoint)
 
         def sync() -> list[int]:
             if self._checkpoint is None and not self._first_seq:
                 self._records = []
             first = len(self._records)
-            self._records += lines
+            self._records = [*self._records, *lines]
             self._checkpoint = kept
             return list(range(first, len(self._records)))
 
@@ -107,11 +110,11 @@ class MemoryStore:
     def size(self, refs: Iterable[int] | None = None) -> int:
         return sum(len(self._records[ref]) + 1 for ref in (range(len(self._records)) if refs is None else refs))
 
-    def finish(self, summary: Mapping[str, Any]) -> None:
-        if all(one["run_id"] != summary["run_id"] for one in self._ended):
-            self._ended.insert(0, dict(summary))
-            self._filed[summary["run_id"]] = list(self._records)
-            self._filed = {one["run_id"]: self._filed[one["run_id"]] for one in self._ended[:JOURNALS_KEPT]}
+    def finish(self, summary: Summary) -> None:
+        if all(one.run_id != summary.run_id for one in self._ended):
+            self._ended.insert(0, deepcopy(summary))
+            self._filed[summary.run_id] = list(self._records)
+            self._filed = {one.run_id: self._filed[one.run_id] for one in self._ended[:RECORDS_KEPT]}
         # The records can be read until the next run begins, as those of a folder can.
         self._checkpoint, self._first_seq = None, 0
 
@@ -119,19 +122,33 @@ class MemoryStore:
         self._checkpoint, self._records, self._first_seq = None, [], 0
         return ""
 
-    def summaries(self) -> list[dict[str, Any]]:
+    def summaries(self) -> list[Summary]:
         return list(self._ended)
 
-    def prune(self, *, keep: Collection[str] = ()) -> None:
-        pass
+    def reopen(self, run_id: str) -> Checkpoint | None:
+        lines = self._filed.get(run_id)
+        if lines is None:
+            return None
+        self._records, self._first_seq = list(lines), highest_seq(lines)
+        ended = next(one for one in self._ended if one.run_id == run_id)
+        return checkpoint_from(ended, seq=self._first_seq)
+
+    def clear(self) -> None:
+        self._checkpoint, self._records, self._ended, self._first_seq = None, [], [], 0
+        self._filed.clear()
+        self._inbox.clear()
+        self._kept.clear()
 
     def note(self, event: Mapping[str, Any]) -> None:
         self.notes.append(dict(event))
 
     def keep(self, name: str, chunks: Iterable[bytes]) -> None:
-        self.kept[name] = b"".join(chunks)
+        self._kept[name] = b"".join(chunks)
 
-    def post(self, messages: Sequence[Mapping[str, Any]]) -> None:
+    def fetch(self, name: str) -> Iterator[bytes] | None:
+        return iter([self._kept[name]]) if name in self._kept else None
+
+    def post(self, messages: Sequence[AnyMessage]) -> None:
         texts = [encode_message(message) for message in messages]
         for text in texts:
             self._posted += 1
@@ -144,16 +161,47 @@ class MemoryStore:
         for name in names:
             self._inbox.pop(name, None)
 
-    def reopen(self, run_id: str) -> Checkpoint | None:
-        lines = self._filed.get(run_id)
-        if lines is None:
-            return None
-        self._records, self._first_seq = list(lines), highest_seq(lines)
-        ended = next(one for one in self._ended if one["run_id"] == run_id)
-        return checkpoint_from(ended, seq=self._first_seq)
 
-    def clear(self) -> None:
-        self._checkpoint, self._records, self._ended, self._first_seq = None, [], [], 0
-        self._filed.clear()
-        self._inbox.clear()
-        self.kept.clear()
+class _MemoryLease(Lease):
+    def __init__(self, store: MemoryStore) -> None:
+        self.mark = secrets.token_hex(8)
+        self._store: MemoryStore | None = store
+
+    def release(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            store.release()
+
+
+class _MemoryReader(Reader):
+    def __init__(
+        self,
+        name: str,
+        checkpoint: Checkpoint | None,
+        ended: list[Summary],
+        records: list[bytes],
+        holder: Holder | None,
+        inbox: Callable[[], list[Posted]],
+        notes: Sequence[Mapping[str, Any]],
+    ) -> None:
+        self.name = name
+        self.checkpoint, self.summaries = checkpoint, ended
+        self.summary = ended[0] if ended and checkpoint is None else None
+        self._records, self._holder, self._inbox, self._notes = records, holder, inbox, notes
+
+    def records(self, *, since: int = 0) -> Iterator[tuple[int, Record]]:
+        for ref, line in enumerate(self._records[since:], since):
+            yield ref, decode_record(line)
+
+    def read(self, refs: Iterable[int]) -> Iterator[Record]:
+        for ref in refs:
+            yield decode_record(self._records[ref])
+
+    def holder(self) -> Holder | None:
+        return self._holder
+
+    def inbox(self) -> list[Posted]:
+        return self._inbox()
+
+    def history(self) -> Iterator[Mapping[str, Any]]:
+        return iter(list(self._notes))

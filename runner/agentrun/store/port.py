@@ -1,21 +1,26 @@
-"""The store port: the durable home of one job's runs."""
+"""The store port: the durable home of one job's runs.
+
+Four nouns: the `Store` of the runner that works on a job, its `Lease`, the `Reader` for everyone who only looks, and the
+`Catalogue` of the jobs in one place.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.checkpoint.message import AnyMessage
+from agentrun.checkpoint.record import Record
+from agentrun.checkpoint.summary import Summary
+from agentrun.errors import AgentrunError
+from agentrun.job.kept import JOB_JSON
 
-
-@dataclass(slots=True)
-class Entry:
-    """A record to commit: its fields without seq, and the output as JSON text where it has one."""
-
-    fields: Mapping[str, Any]
-    output: bytes | None = None
+READ_AGAIN = 20
+"""How often a reader looks again when a runner moved something between two of its looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +28,19 @@ class Loaded:
     """What a launch finds: no run, an unfinished one, or a finished one whose state was not cleared yet."""
 
     checkpoint: Checkpoint | None = None
-    finished: dict[str, Any] | None = None
+    finished: Summary | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who has the lock."""
+    """Who has the job."""
 
     pid: int
     host: str
     since: str
-    started: str = field(default="")
-    """The process's start as the system tells it: a pid alone may have been given to another since."""
-    mark: str = field(default="")
+    started: str = ""
+    """The start of the process in the system's own words: the pid alone may belong to another process by now."""
+    mark: str = ""
     """What the processes of its launch carry in their environment."""
 
 
@@ -44,141 +49,254 @@ class Posted:
     """What lies in the inbox under `name`: a message, or something that is none."""
 
     name: str
-    message: dict[str, Any] | None
+    message: AnyMessage | None
     problem: str = ""
     """Why it is not a message."""
 
 
 Sync = Callable[[], list[int]]
-"""The second half of a commit: to be called once, in any thread. When it returns, no crash can take the first back."""
+"""The second half of a commit: call it once, in any thread. When it returns, no crash can take the commit back."""
 
 
-class Store(Protocol):
-    """The durable home of one job's runs, called from one thread at a time; but `note` at any time.
+class Lease(ABC):
+    """The right to be the only runner of a job, from `Store.lock` to `release`."""
+
+    mark: str
+    """What the processes of this launch carry in their environment; written down with the lock."""
+    left_mark: str = ""
+    """The mark of the previous holder if it did not release the lock: what it started may still be alive."""
+
+    @property
+    def fd(self) -> int | None:
+        """The lock's descriptor, for the guardian to hold too; None if the lock has none."""
+        return None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether somebody else may have the job by now. Locks on this machine are never lost."""
+        return False
+
+    @abstractmethod
+    def release(self) -> None:
+        """Give the job back; a second call does nothing."""
+
+
+class Reader(ABC):
+    """One job at one moment, for everyone who only looks: it needs no lock, and a runner may be at work.
+
+    It shows the unfinished run (`checkpoint`), or else the newest one that ended (`summary`); neither for a job that
+    never ran. What a runner does meanwhile does not change the records that it gives. Close it, or use `with`.
+    """
+
+    name: str
+    """The job's name."""
+    checkpoint: Checkpoint | None
+    summary: Summary | None
+    summaries: Sequence[Summary]
+    """The runs that ended, newest first."""
+
+    @abstractmethod
+    def records(self, *, since: int = 0) -> Iterator[tuple[int, Record]]:
+        """The run's records with their refs, oldest first, from the ref `since` on."""
+
+    @abstractmethod
+    def read(self, refs: Iterable[int]) -> Iterator[Record]:
+        """The records at `refs`, in that order."""
+
+    def scan(self) -> Iterator[tuple[int, Record]]:
+        """All records, as a store gives them."""
+        return self.records()
+
+    def search(self, text: str) -> Iterator[tuple[int, Record]]:
+        """The records whose JSON contains `text`, oldest first."""
+        import msgspec
+
+        needle = msgspec.json.encode(text)[1:-1]
+        for ref, record in self.records():
+            if needle in msgspec.json.encode(record):
+                yield ref, record
+
+    @abstractmethod
+    def holder(self) -> Holder | None:
+        """Who is at work on the job right now."""
+
+    @abstractmethod
+    def inbox(self) -> list[Posted]:
+        """What people posted and no runner has processed yet, oldest first. Cheap to ask again."""
+
+    def history(self) -> Iterator[Mapping[str, Any]]:
+        """The events that `Store.note` kept, oldest first."""
+        return iter(())
+
+    @property
+    def run_id(self) -> str:
+        """The run that is shown; empty for a job that never ran."""
+        if self.checkpoint is not None:
+            return self.checkpoint.run_id
+        return self.summary.run_id if self.summary is not None else ""
+
+    def close(self) -> None:
+        """Let go of what it holds open."""
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Store(ABC):
+    """The durable home of one job's runs, called from one thread at a time, except for `note` and `reader`.
 
     When `commit` returns, no crash can take back what it was given. An error from it means *unknown*: the store
     refuses everything further, and the next launch recovers.
 
-    A record's `ref` is its place among all records of the run; it stays valid until `compact`.
+    A record's `ref` is an opaque number that only grows within a run; it stays valid until `compact`.
     """
 
-    def lock(self, *, wait_seconds: float = 5.0) -> None:
+    folder: Path | None = None
+    """The local folder that the job lives in, for a store that has one."""
+
+    @abstractmethod
+    def lock(self, *, wait_seconds: float = 5.0) -> Lease:
         """Become the only runner, or raise BusyError that says who is."""
-        ...
 
-    def load(self, *, accept_edits: bool = False) -> Loaded: ...
+    @abstractmethod
+    def reader(self, *, accept_edits: bool = False) -> Reader:
+        """A look at the job as it is now. CheckpointError if its state cannot be read."""
 
-    def scan(self, *, with_outputs: bool = True) -> Iterator[tuple[int, dict[str, Any]]]:
-        """All records of the loaded run with their refs, oldest first. A damaged one raises CheckpointError.
+    @abstractmethod
+    def load(self, *, accept_edits: bool = False) -> Loaded:
+        """Find the run to resume, changing nothing."""
 
-        Without outputs they need not be parsed, and may be left out.
-        """
-        ...
+    @abstractmethod
+    def scan(self) -> Iterator[tuple[int, Record]]:
+        """All records of the loaded run with their refs, oldest first. A damaged one raises CheckpointError."""
 
-    def read(self, refs: Iterable[int]) -> Iterator[dict[str, Any]]:
+    @abstractmethod
+    def read(self, refs: Iterable[int]) -> Iterator[Record]:
         """The records at `refs`, in that order."""
-        ...
 
-    def lines(self, refs: Iterable[int]) -> Iterator[bytes]:
-        """The same as they are written (see record.py), their checksums checked."""
-        ...
+    @abstractmethod
+    def commit(self, checkpoint: Checkpoint, records: Sequence[Record] = ()) -> list[int]:
+        """Make `checkpoint` and the records durable, number the records by its seq, and return their refs.
 
-    def commit(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> list[int]:
-        """Make `checkpoint` and the records durable, and return their refs.
-
-        `checkpoint.seq` must be one more than the stored one's. With `flush`, all records go to the journal.
+        `checkpoint.seq` must be one more than the stored one's.
         """
-        ...
 
-    def begin(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> Sync:
-        """The first half of a commit, which waits for nothing; the second is what it returns.
+    def begin(self, checkpoint: Checkpoint, records: Sequence[Record] = ()) -> Sync:
+        """The first half of a commit, which waits for nothing; what it returns is the second.
 
-        In between everything reads as before, `checkpoint` is the caller's again, and no other commit may begin.
+        In between everything reads as before, `checkpoint` belongs to the caller again, and no other commit may begin.
+        Stores that cannot divide a commit do all of it in the second half.
         """
-        ...
+        from copy import deepcopy
 
-    def compact(self, checkpoint: Checkpoint, refs: Sequence[int]) -> list[int]:
-        """Keep only the records at `refs` (ascending), with a commit of its own; return their new refs."""
-        ...
+        copied = deepcopy(checkpoint)
+        return lambda: self.commit(copied, records)
 
-    def size(self, refs: Iterable[int] | None = None) -> int:
-        """Bytes of the records at `refs`, or of all."""
-        ...
+    @abstractmethod
+    def finish(self, summary: Summary) -> None:
+        """File the run's summary and records, then clear its state."""
 
-    def set_aside(self) -> str:
-        """Put a state that cannot be read out of the way, keeping it; return the name it has now."""
-        ...
-
-    def finish(self, summary: Mapping[str, Any]) -> None:
-        """File the run's summary and journal, then clear its state."""
-        ...
-
-    def summaries(self) -> list[dict[str, Any]]:
-        """Of the runs that ended, newest first."""
-        ...
-
-    def prune(self, *, keep: Collection[str] = ()) -> None:
-        """Remove what no checkpoint names, but `keep`. Only after a commit or a finish of this launch."""
-        ...
-
-    def note(self, event: Mapping[str, Any]) -> None:
-        """Add a line to the log of launches; not part of recovery, and never an error."""
-        ...
-
-    def keep(self, name: str, chunks: Iterable[bytes]) -> None:
-        """Keep a named side file (job.json, a spool) durably, replacing an older one."""
-        ...
-
-    def post(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Put these into the inbox, durably and in this order, for the runner to take in (agentrun/message.py).
-
-        Needs neither the lock nor a loaded run; the job must be known. An error breaks nothing, but some of them may
-        be there: posting again does no harm. One that is not a message raises MessageError, before any is posted.
-        """
-        ...
-
-    def inbox(self) -> list[Posted]:
-        """What was posted and not dropped, oldest first. Cheap to ask again and again."""
-        ...
-
-    def drop(self, names: Iterable[str]) -> None:
-        """Take these out of the inbox, after the commit that takes them in; one that is gone already is fine.
-
-        A crash may bring them back: taking one in twice must do no harm. What is not a message is kept, out of sight.
-        """
-        ...
-
+    @abstractmethod
     def reopen(self, run_id: str) -> Checkpoint | None:
-        """A new run that begins with the records of one that has ended; None if they are not kept any more.
+        """A new run that begins with the records of one that ended; None if they are no longer kept.
 
         For a store without a run (`load` found none, or `finish` ended it). `scan` and `read` then give those records;
         the checkpoint is not committed: its seq is the highest among them, and `commit` takes the next. Until then
         nothing names the copy. Damaged records raise CheckpointError.
         """
-        ...
 
-    def release(self) -> None: ...
+    @abstractmethod
+    def summaries(self) -> list[Summary]:
+        """The runs that ended, newest first."""
 
+    @abstractmethod
     def clear(self) -> None:
         """Remove everything of this job but the lock."""
-        ...
 
-    @property
-    def lock_fd(self) -> int | None:
-        """The lock's descriptor, for the guardian to hold too."""
-        ...
+    @abstractmethod
+    def post(self, messages: Sequence[AnyMessage]) -> None:
+        """Put these into the inbox, durably and in this order, for the runner to process.
 
-    @property
-    def mark(self) -> str:
-        """What the processes of this launch are to carry in their environment; written down with the lock."""
-        ...
+        Needs neither the lock nor a loaded run; the job must be known. An error breaks nothing, but some of them may
+        be there: posting again does no harm. One that is too large raises MessageError, before any is posted.
+        """
 
-    @property
-    def left_mark(self) -> str:
-        """That of the last holder, if it did not give the lock back: what it left may still be alive. Or empty."""
-        ...
+    @abstractmethod
+    def inbox(self) -> list[Posted]:
+        """What was posted and not dropped, oldest first. Cheap to ask again and again."""
 
-    @property
-    def folder(self) -> Path | None:
-        """Where the run's files are, if it has any."""
-        ...
+    @abstractmethod
+    def drop(self, names: Iterable[str]) -> None:
+        """Take these out of the inbox, after the commit that processed them; one that is gone already is fine.
+
+        A crash may bring them back: processing one twice must do no harm. What is not a message is kept, out of sight.
+        """
+
+    @abstractmethod
+    def keep(self, name: str, chunks: Iterable[bytes]) -> None:
+        """Keep a named side file (job.json, a spool) durably, replacing an older one."""
+
+    @abstractmethod
+    def fetch(self, name: str) -> Iterator[bytes] | None:
+        """The side file of that name, in pieces; None if there is none."""
+
+    # ---- optional
+
+    def compact(self, checkpoint: Checkpoint, refs: Sequence[int]) -> list[int]:
+        """Keep only the records at `refs` (ascending), with a commit of its own; return their new refs.
+
+        Stores whose records do not grow into garbage keep everything, with an ordinary commit.
+        """
+        self.commit(checkpoint)
+        return list(refs)
+
+    def size(self, refs: Iterable[int] | None = None) -> int:
+        """Bytes of the records at `refs`, or of all; 0 if compaction would gain nothing."""
+        return 0
+
+    def prune(self, *, keep: Collection[str] = ()) -> None:
+        """Remove what no checkpoint names, except `keep`. Only after a commit or a finish of this launch."""
+
+    def set_aside(self) -> str:
+        """Put a state that cannot be read out of the way, keeping it; return where it is now."""
+        self.clear()
+        return ""
+
+    def note(self, event: Mapping[str, Any]) -> None:
+        """Add an event to the job's history; not part of recovery, and never an error."""
+
+
+class Catalogue(ABC):
+    """The jobs of one place, such as a state folder."""
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """The jobs that are known here, sorted."""
+
+    @abstractmethod
+    def store(self, name: str) -> Store:
+        """The store of a job, known or not yet."""
+
+    def job_json(self, name: str) -> bytes | None:
+        """What was asked when the job was started last; None if that is not known."""
+        pieces = self.store(name).fetch(JOB_JSON)
+        return b"".join(pieces) if pieces is not None else None
+
+    def kept_flags(self, name: str) -> dict[str, Any]:
+        """The flags kept with the job's unfinished run. What cannot be read is for the launch to report."""
+        try:
+            with self.store(name).reader() as reader:
+                return reader.checkpoint.context.kept if reader.checkpoint is not None else {}
+        except AgentrunError:
+            return {}
+
+    def find(self, run_id: str) -> str | None:
+        """The name of the job that has a run of this id."""
+        for name in self.names():
+            with self.store(name).reader() as reader:
+                if reader.run_id == run_id or any(one.run_id == run_id for one in reader.summaries):
+                    return name
+        return None

@@ -53,7 +53,7 @@ class Ranges:
     def listed(self) -> list[list[int]]:
         """In order. Not to be changed: while nothing else changes it is the same list."""
         if self._listed is None:
-            self._listed = sorted([first, last] for first, last in self._last_of.items())
+            self._listed = sorted(map(list, self._last_of.items()))
         return self._listed
 
     def __iter__(self) -> Iterator[list[int]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 from agentrun.agents.failure import Failure
+from agentrun.checkpoint.record import Edited, GivenAnswer, PublishedFile, Question, Record, Try
+from agentrun.money.usage import Usage
 
-if TYPE_CHECKING:
-    pass
+State = Literal["done", "failed", "skipped", "waiting", "running", "pending"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,83 +18,133 @@ class ItemView:
 
     index: int
     key: str
-    state: str
-    record: dict[str, Any] | None = None
+    state: State
+    record: Record | None = None
     changed: bool = False
-    """Pending because its content is another than that of its last record."""
+    """Pending because its content differs from that of its last record."""
     slot: int | None = None
     """While it runs: its slot, and so the log that it writes to."""
     gen: int = 0
-    """How often it was begun anew on purpose."""
+    """How often it was started over on purpose."""
 
     @property
-    def question(self) -> dict[str, Any] | None:
-        """Of a waiting item: `n`, `text`, `details`, `at`."""
-        asked = self.record.get("question") if self.record is not None and self.state == "waiting" else None
-        return asked if isinstance(asked, dict) else None
+    def question(self) -> Question | None:
+        """What a waiting item asks."""
+        asked = self.record.question if self.record is not None and self.state == "waiting" else None
+        return asked if isinstance(asked, Question) else None
 
     @property
-    def usage(self) -> dict[str, Any]:
-        """What this generation has used, as far as that was reported: tokens, requests, cost."""
-        return dict(self.record.get("usage") or {}) if self.record else {}
+    def output(self) -> Any:
+        """The result of an item that is done; otherwise None."""
+        return self.record.value if self.record is not None else None
+
+    @property
+    def usage(self) -> Usage | None:
+        """What this generation has used, as far as that was reported."""
+        return self.record.usage if self.record is not None else None
 
     @property
     def cost(self) -> float | None:
-        cost = self.usage.get("cost")
-        return float(cost) if cost is not None else None
+        """In US dollars; None if none was reported."""
+        return self.usage.cost if self.usage is not None else None
 
     @property
-    def edited(self) -> dict[str, Any] | None:
-        """Of an output that was corrected by hand: `by`, `at`."""
-        return self.record.get("edited") if self.record else None
+    def edited(self) -> Edited | None:
+        """Who corrected the output by hand, and when."""
+        return self.record.edited if self.record is not None else None
 
     @property
-    def files(self) -> list[dict[str, Any]]:
-        """What it left as files: `path`, `size`, `sha256`."""
-        return list(self.record.get("files") or []) if self.record else []
+    def files(self) -> list[PublishedFile]:
+        """The files that it left."""
+        return list(self.record.files) if self.record is not None else []
 
     @property
     def seconds(self) -> float:
         """How long its last attempt took."""
-        return float(self.record.get("seconds", 0.0)) if self.record else 0.0
+        return self.record.seconds if self.record is not None else 0.0
 
     @property
     def attempts(self) -> int:
-        """In the launch that settled it."""
+        """How many attempts it took in the launch that settled it."""
         # Of many only the last are kept; they are numbered.
-        return int(self.tries[-1].get("number", len(self.tries))) if self.record else 0
+        return self.tries[-1].number if self.record is not None else 0
 
     @property
-    def tries(self) -> list[dict[str, Any]]:
-        """The attempts that are kept: `launch`, `number`, `at`, `seconds`, and `cause` where it failed."""
+    def tries(self) -> list[Try]:
+        """The attempts that are kept, oldest first."""
         if self.record is None:
             return []
-        one = {"launch": self.record.get("launch", 1), "number": 1, "at": self.at, "seconds": self.seconds}
-        return list(self.record.get("tries") or [one])
+        one = Try(launch=self.record.launch, number=1, at=self.at, seconds=self.seconds)
+        return list(self.record.tries) or [one]
 
     @property
     def at(self) -> float:
         """When its first attempt began, in seconds since the epoch."""
-        return float(self.record.get("at", 0.0)) if self.record else 0.0
+        return self.record.at if self.record is not None else 0.0
 
     @property
     def ended_at(self) -> float:
         """When its last attempt ended, in seconds since the epoch; 0 without one."""
-        if self.record is None:
-            return 0.0
-        last = self.tries[-1]
-        return float(last["at"]) + float(last["seconds"])
+        return self.tries[-1].at + self.tries[-1].seconds if self.record is not None else 0.0
 
     @property
     def agent(self) -> str:
-        return str(self.record.get("agent", "")) if self.record else ""
+        """The fingerprint of the agent that made its record."""
+        return self.record.agent if self.record is not None else ""
 
     @property
     def failure(self) -> Failure | None:
         """The facts, of an item that failed or was skipped."""
-        error = self.record.get("error") if self.record else None
-        return Failure.from_json(error) if error else None
+        return self.record.error if self.record is not None else None
 
     @property
     def cause(self) -> str:
-        return failure.cause if (failure := self.failure) else ""
+        """One line: why it failed or was skipped."""
+        return self.failure.cause if self.failure is not None else ""
+
+    def as_json(self) -> dict[str, Any]:
+        """What a list of items shows."""
+        return {
+            "index": self.index,
+            "key": self.key,
+            "state": self.state,
+            "attempts": self.attempts,
+            "seconds": self.seconds,
+            "ended_at": self.ended_at or None,
+            "agent": self.agent,
+            "cause": self.cause,
+            "changed": self.changed,
+            "cost": self.cost,
+            "question": self.question.text if self.question is not None else "",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """A finished step of an item that is not settled, or an answer that it was given."""
+
+    kind: Literal["step", "answer"]
+    at: float
+    seconds: float
+    name: str = ""
+    n: int = 0
+    output: Any = None
+    question: int = 0
+    """The number of the question that was answered."""
+    answer: GivenAnswer | None = None
+
+    @classmethod
+    def of(cls, record: Record) -> StepView:
+        if record.kind == "step":
+            return cls("step", record.at, record.seconds, record.name, record.n, record.value)
+        number = record.question if isinstance(record.question, int) else 0
+        return cls("answer", record.at, record.seconds, question=number, answer=record.answer)
+
+    def as_json(self) -> dict[str, Any]:
+        common = {"kind": self.kind, "at": self.at, "seconds": self.seconds}
+        if self.kind == "step":
+            return common | {"name": self.name, "n": self.n, "output": self.output}
+        assert self.answer is not None
+        from msgspec import to_builtins
+
+        return common | {"question": self.question, "answer": to_builtins(self.answer)}

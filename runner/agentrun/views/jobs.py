@@ -1,16 +1,19 @@
-"""What a job's folder says, read without its lock and while a runner may be at work."""
+"""Jobs as anyone may see them, without the lock and while a runner may be at work."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import orjson
+from msgspec import to_builtins
 
-from agentrun.checkpoint.checkpoint import Checkpoint, decode_checkpoint
+from agentrun.checkpoint.checkpoint import Checkpoint, Running
+from agentrun.checkpoint.summary import Summary
 from agentrun.errors import CheckpointError
-from agentrun.store.port import Holder
+from agentrun.money.budget import Totals
+from agentrun.store.port import Catalogue, Holder, Reader, Store
 from agentrun.values.clock import age_seconds
 
 Status = Literal["running", "interrupted", "waiting", "failed", "finished", "damaged", "new"]
@@ -22,54 +25,98 @@ class JobView:
 
     job: str
     status: Status
-    folder: Path
+    folder: Path | None = None
+    """Where its state is, for a store that has a folder."""
     total: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
     last_completed: int = -1
     run_id: str = ""
     launches: int = 0
     seq: int = 0
     started_at: str = ""
     updated_at: str = ""
-    """The last checkpoint, or the end of a finished run."""
+    """The time of the last checkpoint, or of the end of a finished run."""
     age_seconds: float = 0.0
     holder: Holder | None = None
     agent: str = ""
     """The fingerprint of its agent."""
     reference: str = ""
     """Where the agent is, `file.py:name`; empty for a command, and once the run has ended."""
-    versions: dict[str, int] = field(default_factory=dict)
-    """How many done items are of which version of the agent."""
-    cost: float | None = None
-    """US dollars so far, as far as they were reported; with what crashes may have cost."""
-    tokens: int = 0
-    """In and out, together."""
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """How many done items each version of the agent made."""
     budget: float | None = None
     token_budget: int | None = None
-    usage: dict[str, Any] = field(default_factory=dict)
-    """All that is known of it: `cost`, of which `lost`; `input_tokens`, `output_tokens`, `requests`, `dearest`."""
+    usage: Totals = field(default_factory=Totals)
+    """What the run has used, with what crashes may have cost."""
     output: str | None = None
-    running: list[dict[str, Any]] = field(default_factory=list)
-    failed: list[list[int]] = field(default_factory=list)
-    waiting: list[list[int]] = field(default_factory=list)
+    date: str = ""
+    """The date in the name of an unfinished run's output."""
+    running: Sequence[Running] = ()
+    failed: Sequence[Sequence[int]] = ()
+    waiting: Sequence[Sequence[int]] = ()
     problem: str = ""
 
+    @property
+    def cost(self) -> float | None:
+        """US dollars so far, as far as they were reported; with what crashes may have cost."""
+        return self.usage.cost
+
+    @property
+    def tokens(self) -> int:
+        """In and out, together."""
+        return self.usage.tokens
+
     def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "folder": str(self.folder)}
+        return {
+            "job": self.job,
+            "status": self.status,
+            "folder": str(self.folder) if self.folder is not None else None,
+            "total": self.total,
+            "counts": dict(self.counts),
+            "last_completed": self.last_completed,
+            "run_id": self.run_id,
+            "launches": self.launches,
+            "seq": self.seq,
+            "started_at": self.started_at,
+            "updated_at": self.updated_at,
+            "age_seconds": self.age_seconds,
+            "holder": asdict(self.holder) if self.holder is not None else None,
+            "agent": self.agent,
+            "reference": self.reference,
+            "versions": dict(self.versions),
+            "cost": self.cost,
+            "tokens": self.tokens,
+            "budget": self.budget,
+            "token_budget": self.token_budget,
+            "usage": self.usage.as_json(),
+            "output": self.output,
+            "running": to_builtins(list(self.running)),
+            "failed": [list(one) for one in self.failed],
+            "waiting": [list(one) for one in self.waiting],
+            "problem": self.problem,
+        }
 
 
-def read_job_view(folder: Path) -> JobView:
-    """Never raises for what is on disk: a damaged state is a status too."""
-    name = folder.name
+def view_job(store: Store, name: str) -> JobView:
+    """The job in this store. Never raises for what is stored there: a damaged state is a status too."""
     try:
-        checkpoint = read_checkpoint(folder)
+        with store.reader() as reader:
+            if reader.checkpoint is not None:
+                return _unfinished(reader, reader.checkpoint, store.folder)
+            if reader.summary is not None:
+                return _ended(reader.summary, name, store.folder)
+            return JobView(name, "new", store.folder)
     except CheckpointError as error:
-        return JobView(name, "damaged", folder, problem=error.message)
-    ended = read_summaries(folder)
-    if checkpoint is None or (ended and ended[0].get("run_id") == checkpoint.run_id):
-        return _of_summary(folder, ended[0]) if ended else JobView(name, "new", folder)
-    holder = live_holder(folder)
-    counts = dict(checkpoint.counts)
+        return JobView(name, "damaged", store.folder, problem=error.message)
+
+
+def list_jobs(catalogue: Catalogue) -> list[JobView]:
+    """All jobs that are known there, by name."""
+    return [view_job(catalogue.store(name), name) for name in catalogue.names()]
+
+
+def _unfinished(reader: Reader, checkpoint: Checkpoint, folder: Path | None) -> JobView:
+    holder, context, counts = reader.holder(), checkpoint.context, checkpoint.counts
     status: Status = "interrupted"
     if holder is not None:
         status = "running"
@@ -83,82 +130,42 @@ def read_job_view(folder: Path) -> JobView:
         counts=counts,
         last_completed=checkpoint.last_completed,
         run_id=checkpoint.run_id,
-        launches=checkpoint.context.get("launches", 0),
+        launches=context.launches,
         seq=checkpoint.seq,
         started_at=checkpoint.started_at,
         updated_at=checkpoint.updated_at,
         age_seconds=age_seconds(checkpoint.updated_at),
         holder=holder,
-        agent=checkpoint.context.get("agent", ""),
-        reference=checkpoint.context.get("identity", {}).get("agent", ""),
-        versions=checkpoint.context.get("versions", {}),
-        **_money(checkpoint.usage, checkpoint.context),
+        agent=context.agent,
+        reference=context.identity.get("agent") or "",
+        versions=context.versions,
+        budget=context.budget,
+        token_budget=context.token_budget,
+        usage=checkpoint.usage,
+        date=context.date,
         running=checkpoint.running if holder else [],
         failed=checkpoint.failed,
         waiting=checkpoint.waiting,
     )
 
 
-def _of_summary(folder: Path, summary: dict[str, Any]) -> JobView:
-    output = summary.get("output")
-    ended_at = str(summary.get("ended_at", ""))
+def _ended(summary: Summary, name: str, folder: Path | None) -> JobView:
     return JobView(
-        job=str(summary.get("job", folder.name)),
-        status="finished" if summary.get("status") == "finished" else "interrupted",
+        job=summary.job or name,
+        status="finished" if summary.is_finished else "interrupted",
         folder=folder,
-        total=summary.get("total", 0),
-        counts=summary.get("counts", {}),
-        last_completed=summary.get("total", 0) - 1,
-        run_id=str(summary.get("run_id", "")),
-        launches=summary.get("launches", 0),
-        started_at=str(summary.get("started_at", "")),
-        updated_at=ended_at,
-        age_seconds=age_seconds(ended_at),
-        agent=summary.get("agent") or "",
-        versions=summary.get("versions", {}),
-        **_money(summary.get("usage") or {}, summary),
-        output=output.get("path") if isinstance(output, dict) else None,
+        total=summary.total,
+        counts=summary.counts,
+        last_completed=summary.total - 1,
+        run_id=summary.run_id,
+        launches=summary.launches,
+        started_at=summary.started_at,
+        updated_at=summary.ended_at,
+        age_seconds=age_seconds(summary.ended_at),
+        agent=summary.agent or "",
+        versions=summary.versions,
+        budget=summary.budget,
+        token_budget=summary.token_budget,
+        usage=summary.usage,
+        output=summary.output.path if summary.output is not None else None,
     )
-
-
-def _money(usage: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "cost": usage.get("cost"),
-        "tokens": (usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0),
-        "budget": limits.get("budget"),
-        "token_budget": limits.get("token_budget"),
-        "usage": dict(usage),
-    }
-
-
-def read_checkpoint(folder: Path) -> Checkpoint | None:
-    """state.json as it is now, or None."""
-    path = folder / "state.json"
-    try:
-        return decode_checkpoint(path.read_bytes(), where=str(path))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def read_summaries(folder: Path) -> list[dict[str, Any]]:
-    """Of the runs that ended, newest first."""
-    found = []
-    for path in sorted((folder / "runs").glob("*.json"), reverse=True):
-        try:
-            found.append(orjson.loads(path.read_bytes()))
-        except (OSError, ValueError):
-            continue
-    return [summary for summary in found if isinstance(summary, dict)]
-
-
-def live_holder(folder: Path) -> Holder | None:
-    """Who is at work on the job, if somebody is."""
-    from agentrun.store.folder.lock import read_holder
-    from agentrun.system.process import is_alive
-
-    holder = read_holder(folder / "lock")
-    if holder is None or not is_alive(holder.pid, holder.host, holder.started):
-        return None
-    return holder

@@ -11,11 +11,10 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
-from agentrun.checkpoint.message import LIMIT_BYTES, MessageError, decode_message, encode_message
+from agentrun.checkpoint.message import LIMIT_BYTES, AnyMessage, MessageError, decode_message, encode_message
 from agentrun.errors import UsageError
 from agentrun.store.port import Posted
 from agentrun.system.disk import (
@@ -51,7 +50,7 @@ class Inbox:
         self._disk = disk
         self._known: dict[str, Posted] = {}
 
-    def post(self, messages: Sequence[Mapping[str, Any]]) -> None:
+    def post(self, messages: Sequence[AnyMessage]) -> None:
         """All of them durably. After an error some may be there; posting them again does no harm."""
         texts = [encode_message(message) for message in messages]
         if not texts:

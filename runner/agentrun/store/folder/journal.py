@@ -1,22 +1,35 @@
-"""Reading a journal: its lines in order, or at a given place."""
+"""The journal: a run's older records, one a line; and all records of a run, in the journal and in `outputs`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from agentrun.checkpoint.record import Record, RecordError, check_record, decode_record
 from agentrun.errors import CheckpointError
-from agentrun.system.disk import disk_error
+from agentrun.system.disk import Disk, disk_error
 
 PIECE_BYTES = 1 << 18
+_NAME = re.compile(r"journal-(\d+)\.jsonl")
+
+
+def journal_name(number: int) -> str:
+    return f"journal-{number}.jsonl"
+
+
+def journal_number(name: str) -> int | None:
+    """The number in a journal's name; None for any other name."""
+    found = _NAME.fullmatch(name)
+    return int(found[1]) if found else None
 
 
 class JournalLines:
     """The lines of a journal, in order or at a given place, read in large pieces."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._fd: int | None = None
         self._at = 0
         self._piece = b""
@@ -24,11 +37,11 @@ class JournalLines:
     def open(self) -> bool:
         """False if there is no such file."""
         try:
-            self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise disk_error(self._path, error) from error
+            raise disk_error(self.path, error) from error
         return True
 
     def close(self) -> None:
@@ -43,10 +56,10 @@ class JournalLines:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def until(self, length: int) -> Iterator[tuple[int, bytes]]:
-        """The lines of the first `length` bytes; they must end there with a newline."""
+    def until(self, length: int, *, since: int = 0) -> Iterator[tuple[int, bytes]]:
+        """The lines from byte `since` to byte `length`; they must end there with a newline."""
         self._check_there(length)
-        ref, rest = 0, b""
+        ref, rest = since, b""
         while ref + len(rest) < length:
             at = ref + len(rest)
             piece = self._read(at, min(PIECE_BYTES, length - at))
@@ -56,10 +69,10 @@ class JournalLines:
             for line in lines:
                 yield ref, line
                 ref += len(line) + 1
-        if ref != length:
+        if ref < length:
             raise CheckpointError(
-                f"{self._path}: ends at byte {ref + len(rest)}, and the run counts on {length}; "
-                f"restore it, or begin anew with --fresh (the old files are kept)"
+                f"{self.path}: ends at byte {ref + len(rest)}, but the run needs {length} bytes of it; "
+                f"restore it, or start over with --fresh (the old files are kept)"
             )
 
     def after(self, offset: int) -> Iterator[tuple[int, bytes]]:
@@ -77,7 +90,7 @@ class JournalLines:
         start = ref - self._at
         end = self._piece.find(b"\n", start) if 0 <= start < len(self._piece) else -1
         if end < 0:
-            # Slots do not finish in order: the next one asked for may stand a little before this one.
+            # Slots do not finish in order: the next line asked for may stand a little before this one.
             self._at = max(0, ref - PIECE_BYTES // 4)
             self._piece, start = self._read(self._at, PIECE_BYTES), ref - self._at
             while (end := self._piece.find(b"\n", start)) < 0:
@@ -89,8 +102,106 @@ class JournalLines:
     def _check_there(self, length: int) -> None:
         if length and self._fd is None:
             raise CheckpointError(
-                f"{self._path}: is missing, and the run counts on it; restore it, or begin anew with --fresh"
+                f"{self.path}: is missing, and the run needs it; restore it, or start over with --fresh"
             )
 
     def _read(self, offset: int, count: int) -> bytes:
         return os.pread(self._fd, count, offset) if self._fd is not None else b""
+
+
+class Records:
+    """The records of a run by ref, which is a byte offset in *journal ++ outputs*.
+
+    When `outputs` moves to the journal it moves to exactly that offset, so a ref never changes until compaction.
+    """
+
+    def __init__(
+        self, lines: JournalLines, length: int, outputs: Sequence[bytes] = (), *, newest_seq: int | None = None
+    ) -> None:
+        self._lines = lines
+        self._length = length
+        self._newest_seq = newest_seq
+        self._outputs: dict[int, bytes] = {}
+        ref = length
+        for line in outputs:
+            self._outputs[ref] = line
+            ref += len(line) + 1
+
+    def scan(self, *, since: int = 0) -> Iterator[tuple[int, Record]]:
+        """All of them with their refs, oldest first."""
+        decode = self._decode
+        if since < self._length:
+            for ref, line in self._lines.until(self._length, since=since):
+                yield ref, decode(ref, line)
+        for ref, line in self._outputs.items():
+            if ref >= since:
+                yield ref, decode(ref, line)
+
+    def read(self, refs: Iterable[int]) -> Iterator[Record]:
+        for ref in refs:
+            yield self._decode(ref, self.line(ref))
+
+    def line(self, ref: int) -> bytes:
+        """The record at `ref` as it is written."""
+        return self._lines.at(ref) if ref < self._length else self._outputs[ref]
+
+    def lines_containing(self, needle: bytes) -> Iterator[tuple[int, bytes]]:
+        for ref, line in self._lines.until(self._length) if self._length else ():
+            if needle in line:
+                yield ref, line
+        for ref, line in self._outputs.items():
+            if needle in line:
+                yield ref, line
+
+    def decode(self, ref: int, line: bytes) -> Record:
+        return self._decode(ref, line)
+
+    def _decode(self, ref: int, line: bytes) -> Record:
+        try:
+            record = decode_record(line)
+        except RecordError as error:
+            raise self._damaged(ref, str(error)) from None
+        if self._newest_seq is not None and record.seq > self._newest_seq:
+            raise self._damaged(ref, f"its seq {record.seq} is beyond the checkpoint's {self._newest_seq}")
+        return record
+
+    def _damaged(self, ref: int, what: str) -> CheckpointError:
+        return CheckpointError(
+            f"{self._lines.path}: the record at byte {ref} is damaged ({what}); "
+            f"restore the folder from a backup, or start over with --fresh (the old files are kept)"
+        )
+
+
+def filed_lines(path: Path, length: int) -> Iterator[bytes]:
+    """The records in the journal of a run that ended. A damaged one raises CheckpointError."""
+    with JournalLines(path) as lines:
+        for ref, line in lines.until(length):
+            if not check_record(line):
+                raise CheckpointError(
+                    f"{path}: the record at byte {ref} is damaged (the checksum does not match); restore the file "
+                    f"from a backup, or start over with --fresh"
+                )
+            yield line
+
+
+def write_journal(disk: Disk, path: Path, lines: Iterable[bytes], *, replaces: bool = False) -> int:
+    """Write a journal of these lines and fsync it, but not its folder's entry; return its length.
+
+    Only a stray one of a launch that died is replaced.
+    """
+    length = 0
+    piece = bytearray()
+    fd = disk.open(str(path), os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if replaces else os.O_EXCL))
+    try:
+        for line in lines:
+            piece += line
+            piece += b"\n"
+            length += len(line) + 1
+            if len(piece) >= PIECE_BYTES:
+                disk.write(fd, bytes(piece))
+                piece.clear()
+        disk.write(fd, bytes(piece))
+        disk.fsync(fd)
+    finally:
+        disk.close(fd)
+    return length

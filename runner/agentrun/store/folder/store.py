@@ -7,112 +7,113 @@ limit. Crash windows and invariants: runner/DESIGN.md.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import orjson
+from msgspec import Raw, structs
 
-from agentrun.checkpoint.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
-from agentrun.checkpoint.message import is_run_id
-from agentrun.checkpoint.record import RecordError, check_record, decode_head, decode_record, encode_record
-from agentrun.checkpoint.summary import checkpoint_from
-from agentrun.errors import CheckpointError, DiskError
+from agentrun.checkpoint.checkpoint import Checkpoint, Journal, decode_checkpoint, encode_checkpoint
+from agentrun.checkpoint.message import AnyMessage, is_run_id
+from agentrun.checkpoint.record import Record, check_record, decode_record, encode_record, highest_seq
+from agentrun.checkpoint.summary import Summary, checkpoint_from
+from agentrun.errors import CheckpointError, DiskError, UsageError
+from agentrun.store.folder.history import History
 from agentrun.store.folder.inbox import Inbox
-from agentrun.store.folder.journal import PIECE_BYTES, JournalLines
-from agentrun.store.folder.lock import Lock
-from agentrun.store.folder.runs import Runs, copy_lines, filed_lines, names_in
+from agentrun.store.folder.journal import (
+    PIECE_BYTES,
+    JournalLines,
+    Records,
+    filed_lines,
+    journal_name,
+    journal_number,
+    write_journal,
+)
+from agentrun.store.folder.lock import FolderLease, Lock
+from agentrun.store.folder.reader import FolderReader
+from agentrun.store.folder.runs import Runs, names_in
 from agentrun.store.folder.state import StateFile, Written
-from agentrun.store.port import Entry, Loaded, Posted, Sync
-from agentrun.system.disk import Disk, check_folder, discard, disk_error, is_temporary, replace_file, secure_folder
+from agentrun.store.port import Loaded, Posted, Store, Sync
+from agentrun.system.disk import (
+    Disk,
+    check_folder,
+    discard,
+    disk_error,
+    is_temporary,
+    replace_file,
+    secure_folder,
+)
 
 REDO_LIMIT_BYTES = 16 * 1024
-LOG_LIMIT_BYTES = 8 * 1024 * 1024
-_JOURNAL = re.compile(r"journal-(\d+)\.jsonl")
 
 
-class FolderStore:
+class FolderStore(Store):
     """`folder` is made by `lock`; reading needs neither."""
 
+    folder: Path
+
     def __init__(self, folder: Path, *, disk: Disk | None = None, redo_limit_bytes: int = REDO_LIMIT_BYTES) -> None:
-        self._folder = folder
+        self.folder = folder
         self._disk = disk or Disk()
         self._redo_limit_bytes = redo_limit_bytes
-        self._lock = Lock(folder / "lock", self._disk)
         self._inbox = Inbox(folder, self._disk)
-        self._runs = Runs(folder / "runs", self._disk)
+        self._runs = Runs(folder, self._disk)
         self._state = StateFile(folder, self._disk)
-        self._state_path = self._state.path
+        self._history = History(folder, self._disk)
         self._seq: int | None = None
         self._outputs: list[bytes] = []
         self._outputs_bytes = 0
-        self._journal_name = ""
-        self._journal_length = 0
+        self._journal = Journal("", 0)
         self._journal_fd: int | None = None
         self._journal_is_new = False
         self._folder_fd: int | None = None
-        self._log_fd: int | None = None
         self._broken: DiskError | None = None
-
-    @property
-    def folder(self) -> Path:
-        return self._folder
-
-    @property
-    def lock_fd(self) -> int | None:
-        return self._lock.fd
-
-    @property
-    def mark(self) -> str:
-        return self._lock.mark
-
-    @property
-    def left_mark(self) -> str:
-        return self._lock.left_mark
 
     # ---- the lock
 
-    def lock(self, *, wait_seconds: float = 5.0) -> None:
-        root = self._folder.parent
+    def lock(self, *, wait_seconds: float = 5.0) -> FolderLease:
+        root = self.folder.parent
         try:
             secure_folder(self._disk, root)
             if not (root / ".gitignore").exists():
                 replace_file(self._disk, root / ".gitignore", [b"*\n"])
-            secure_folder(self._disk, self._folder)
+            secure_folder(self._disk, self.folder)
             for name in ("runs", "logs", "inbox", "work"):
-                if os.path.lexists(self._folder / name):
-                    check_folder(self._folder / name)
-            self._lock.acquire(wait_seconds=wait_seconds)
-            self._folder_fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                if os.path.lexists(self.folder / name):
+                    check_folder(self.folder / name)
+            lease = Lock(self.folder, self._disk).acquire(wait_seconds=wait_seconds, on_release=self._close)
+            self._folder_fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise disk_error(error.filename or self._folder, error) from error
+            raise disk_error(error.filename or self.folder, error) from error
+        return lease
 
-    def release(self) -> None:
-        for fd in (self._journal_fd, self._folder_fd, self._log_fd):
+    def _close(self) -> None:
+        for fd in (self._journal_fd, self._folder_fd):
             if fd is not None:
                 os.close(fd)
-        self._journal_fd = self._folder_fd = self._log_fd = None
-        self._state.forget()
-        self._lock.release()
+        self._journal_fd = self._folder_fd = None
+        self._history.close()
 
     # ---- reading
+
+    def reader(self, *, accept_edits: bool = False) -> FolderReader:
+        return FolderReader(self.folder, accept_edits=accept_edits)
 
     def load(self, *, accept_edits: bool = False) -> Loaded:
         """Read and check the state, changing nothing on disk."""
         try:
-            text = _read_file(self._state_path)
+            text = self._state.read()
         except FileNotFoundError:
             self._begin_fresh()
             return Loaded()
         except OSError as error:
-            raise disk_error(self._state_path, error) from error
-        checkpoint = decode_checkpoint(text, where=str(self._state_path), accept_edits=accept_edits)
+            raise disk_error(self._state.path, error) from error
+        checkpoint = decode_checkpoint(text, where=str(self._state.path), accept_edits=accept_edits)
         self._seq = checkpoint.seq
-        self._outputs = checkpoint.outputs
+        self._outputs = [bytes(line) for line in checkpoint.outputs]
         self._outputs_bytes = sum(len(line) + 1 for line in self._outputs)
-        self._journal_name, self._journal_length = checkpoint.journal_name, checkpoint.journal_length
-        self._state.adopt()
+        self._journal = checkpoint.journal
         summary = self._runs.summary(checkpoint.run_id)
         if summary is not None:
             self._check_alone()
@@ -122,160 +123,131 @@ class FolderStore:
 
     def _begin_fresh(self) -> None:
         # Never the number of the run before: its state.json, put back, must not fit the journal of another.
-        names = [*names_in(self._folder), *(str(ended.get("journal")) for ended in self.summaries()[:1])]
-        numbers = [int(found[1]) for name in names if (found := _JOURNAL.fullmatch(name))]
+        names = [*names_in(self.folder), *(ended.journal for ended in self.summaries()[:1])]
+        numbers = [number for name in names if (number := journal_number(name)) is not None]
         self._state.forget()
         self._seq = 0
         self._outputs, self._outputs_bytes = [], 0
-        self._journal_name, self._journal_length = f"journal-{max(numbers, default=0) + 1}.jsonl", 0
+        self._journal = Journal(journal_name(max(numbers, default=0) + 1), 0)
 
     def _check_alone(self) -> None:
-        """The state of a finished run, and the journal of another: an old state.json was put over a newer run's."""
-        others = [name for name in names_in(self._folder) if _JOURNAL.fullmatch(name) and name != self._journal_name]
+        """The state of a finished run beside the journal of another: an old state.json was put over a newer run's."""
+        others = [name for name in self._journals() if name != self._journal.name]
         if others:
             raise CheckpointError(
-                f"{self._state_path}: is of a run that has finished, and {others[0]} is of another; "
-                f"put the newest state.json back, or begin anew with --fresh (the old files are kept)"
+                f"{self._state.path}: belongs to a run that has finished, but {others[0]} belongs to another; "
+                f"put the newest state.json back, or start over with --fresh (the old files are kept)"
             )
 
     def _check_tail(self) -> None:
         """A valid record past the journal's length and beyond the next seq: an older state.json was put back."""
         assert self._seq is not None
-        with self._journal_bytes() as lines:
-            for _, line in lines.after(self._journal_length):
-                if check_record(line) and (seq := orjson.loads(line)["seq"]) > self._seq + 1:
+        with JournalLines(self._journal_path) as lines:
+            for _, line in lines.after(self._journal.length):
+                if check_record(line) and (seq := decode_record(line).seq) > self._seq + 1:
                     raise CheckpointError(
-                        f"{self._state_path}: is older than {self._journal_name} (seq {self._seq}, and the journal "
-                        f"goes on to {seq}); put the newest state.json back, or begin anew with --fresh"
+                        f"{self._state.path}: is older than {self._journal.name} (its seq is {self._seq}, but the "
+                        f"journal continues to {seq}); put the newest state.json back, or start over with --fresh"
                     )
 
-    def scan(self, *, with_outputs: bool = True) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _journals(self) -> list[str]:
+        return [name for name in names_in(self.folder) if journal_number(name) is not None]
+
+    @property
+    def _journal_path(self) -> Path:
+        return self.folder / self._journal.name
+
+    @contextmanager
+    def _records(self) -> Iterator[Records]:
+        with JournalLines(self._journal_path) as lines:
+            yield Records(lines, self._journal.length, self._outputs, newest_seq=self._seq)
+
+    def scan(self) -> Iterator[tuple[int, Record]]:
         assert self._seq is not None
-        decode = decode_record if with_outputs else decode_head
-        with self._journal_bytes() as lines:
-            for ref, line in lines.until(self._journal_length):
-                yield ref, self._decode(ref, line, decode)
-        for ref, line in self._outputs_with_refs():
-            yield ref, self._decode(ref, line, decode)
+        with self._records() as records:
+            yield from records.scan()
 
-    def _decode(
-        self, ref: int, line: bytes, decode: Callable[[bytes], dict[str, Any]] = decode_record
-    ) -> dict[str, Any]:
-        try:
-            record = decode(line)
-        except (RecordError, orjson.JSONDecodeError) as error:
-            raise self._damaged(ref, str(error)) from None
-        if record["seq"] > (self._seq or 0):
-            raise self._damaged(ref, f"its seq {record['seq']} is beyond the checkpoint's {self._seq}")
-        return record
-
-    def _damaged(self, ref: int, what: str) -> CheckpointError:
-        return CheckpointError(
-            f"{self._folder / self._journal_name}: the record at byte {ref} is damaged ({what}); "
-            f"restore the folder from a backup, or begin anew with --fresh (the old files are kept)"
-        )
-
-    def read(self, refs: Iterable[int]) -> Iterator[dict[str, Any]]:
-        outputs, length = dict(self._outputs_with_refs()), self._journal_length
-        with self._journal_bytes() as journal:
-            for ref in refs:
-                yield self._decode(ref, journal.at(ref) if ref < length else outputs[ref])
-
-    def lines(self, refs: Iterable[int]) -> Iterator[bytes]:
-        outputs, length = dict(self._outputs_with_refs()), self._journal_length
-        with self._journal_bytes() as journal:
-            at = journal.at
-            for ref in refs:
-                line = at(ref) if ref < length else outputs[ref]
-                if not check_record(line):
-                    raise self._damaged(ref, "the checksum does not match")
-                yield line
-
-    def _outputs_with_refs(self) -> Iterator[tuple[int, bytes]]:
-        ref = self._journal_length
-        for line in self._outputs:
-            yield ref, line
-            ref += len(line) + 1
-
-    def _journal_bytes(self) -> JournalLines:
-        return JournalLines(self._folder / self._journal_name)
+    def read(self, refs: Iterable[int]) -> Iterator[Record]:
+        with self._records() as records:
+            yield from records.read(refs)
 
     def size(self, refs: Iterable[int] | None = None) -> int:
         if refs is None:
-            return self._journal_length + self._outputs_bytes
-        with self._journal_bytes() as lines:
-            return sum(len(lines.at(ref)) + 1 for ref in refs if ref < self._journal_length)
+            return self._journal.length + self._outputs_bytes
+        with JournalLines(self._journal_path) as lines:
+            return sum(len(lines.at(ref)) + 1 for ref in refs if ref < self._journal.length)
 
     # ---- committing
 
-    def commit(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> list[int]:
-        return self.begin(checkpoint, entries, flush=flush)()
+    def commit(self, checkpoint: Checkpoint, records: Sequence[Record] = ()) -> list[int]:
+        return self.begin(checkpoint, records)()
 
-    def begin(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> Sync:
-        """All but the fsyncs and the rename: what goes into the system's memory is quick, and nobody's state yet."""
+    def begin(self, checkpoint: Checkpoint, records: Sequence[Record] = ()) -> Sync:
+        """Everything but the fsyncs and the rename: writing to the system's memory is quick, and nobody's state yet."""
         self._refuse_unless_next(seq := checkpoint.seq)
-        lines = [encode_record(seq, entry.fields, entry.output) for entry in entries]
-        refs = []
-        ref = self._journal_length + self._outputs_bytes
-        for line in lines:
+        lines, refs = [], []
+        ref = self._journal.length + self._outputs_bytes
+        for record in records:
+            record.seq = seq
+            lines.append(line := encode_record(record))
             refs.append(ref)
             ref += len(line) + 1
-        outputs = [*self._outputs, *lines]
-        length = self._journal_length
-        is_flushed = bool(outputs) and (flush or ref - length > self._redo_limit_bytes)
-        try:
+        outputs, journal = [*self._outputs, *lines], self._journal
+        is_flushed = ref - journal.length > self._redo_limit_bytes
+        with self._breaking():
             if is_flushed:
-                text = b"\n".join(outputs) + b"\n"
-                self._write_journal(text, length)
-                outputs, length = [], length + len(text)
-            written = self._write_state(checkpoint, outputs, self._journal_name, length)
-        except OSError as error:
-            raise self._break(error) from error
+                journal, outputs = self._write_journal(outputs), []
+            written = self._write_state(checkpoint, outputs, journal)
 
         def sync() -> list[int]:
-            try:
+            with self._breaking():
                 self._replace_state(written, seq, after_journal=is_flushed)
-            except OSError as error:
-                raise self._break(error) from error
-            self._outputs, self._outputs_bytes = outputs, ref - length
-            self._journal_length = length
+            self._outputs, self._outputs_bytes = outputs, ref - journal.length
+            self._journal = journal
             return refs
 
         return sync
 
     def _refuse_unless_next(self, seq: int) -> None:
         if self._broken is not None:
-            raise DiskError(f"{self._folder}: an earlier write failed ({self._broken.message})")
+            raise DiskError(f"{self.folder}: an earlier write failed ({self._broken.message})")
         if self._seq is None or seq != self._seq + 1:
             raise CheckpointError(
-                f"{self._state_path}: seq {seq} does not follow the stored {self._seq}; another program wrote here"
+                f"{self._state.path}: seq {seq} does not follow the stored {self._seq}; another program wrote here"
             )
         if not self._state.is_as_left():
-            raise CheckpointError(f"{self._state_path}: was replaced by another program while this one was running")
+            raise CheckpointError(f"{self._state.path}: was replaced by another program while this one was running")
 
-    def _break(self, error: OSError, where: Path | None = None) -> DiskError:
-        # After a failed fsync the kernel may call the lost pages clean: the next fsync would say all is well.
-        self._broken = disk_error(where or self._folder, error)
-        return self._broken
+    @contextmanager
+    def _breaking(self, where: Path | None = None) -> Iterator[None]:
+        """After a failed write the store refuses everything further: the kernel may call lost pages clean, and the
+        next fsync would report success."""
+        try:
+            yield
+        except OSError as error:
+            self._broken = disk_error(where or self.folder, error)
+            raise self._broken from error
 
-    def _write_journal(self, text: bytes, offset: int) -> None:
+    def _write_journal(self, outputs: Sequence[bytes]) -> Journal:
+        """Append `outputs` at the journal's length; nothing names these bytes yet."""
+        text = b"".join(line + b"\n" for line in outputs)
         if self._journal_fd is None:
-            self._journal_fd = self._disk.open(str(self._folder / self._journal_name), os.O_WRONLY | os.O_CREAT)
+            self._journal_fd = self._disk.open(str(self._journal_path), os.O_WRONLY | os.O_CREAT)
             self._journal_is_new = True
-        self._disk.write(self._journal_fd, text, offset)
+        self._disk.write(self._journal_fd, text, self._journal.length)
+        return Journal(self._journal.name, self._journal.length + len(text))
 
     def _sync_journal(self) -> None:
-        """Before the state.json that counts on it has its name; the journal's own entry too."""
+        """Before anything that counts on the journal's new length gets its name; the journal's own entry too."""
         assert self._journal_fd is not None
         if self._journal_is_new:
             self._sync_folder()
             self._journal_is_new = False
         self._disk.fsync(self._journal_fd)
 
-    def _write_state(self, checkpoint: Checkpoint, outputs: list[bytes], name: str, length: int) -> Written:
+    def _write_state(self, checkpoint: Checkpoint, outputs: list[bytes], journal: Journal) -> Written:
         """The next state.json, under a name that nobody reads."""
-        checkpoint.outputs = outputs
-        checkpoint.journal_name, checkpoint.journal_length = name, length
+        checkpoint.outputs, checkpoint.journal = [Raw(line) for line in outputs], journal
         return self._state.write(encode_checkpoint(checkpoint))
 
     def _replace_state(self, new: Written, seq: int, *, after_journal: bool = False) -> None:
@@ -293,121 +265,112 @@ class FolderStore:
         assert self._folder_fd is not None
         self._disk.fsync(self._folder_fd)
 
+    def _close_journal(self) -> None:
+        if self._journal_fd is not None:
+            os.close(self._journal_fd)
+            self._journal_fd = None
+
     def compact(self, checkpoint: Checkpoint, refs: Sequence[int]) -> list[int]:
         self._refuse_unless_next(checkpoint.seq)
-        number = int(_JOURNAL.fullmatch(self._journal_name)[1]) + 1  # type: ignore[index]
-        name = f"journal-{number}.jsonl"
+        number = journal_number(self._journal.name)
+        assert number is not None
+        name, old = journal_name(number + 1), self._journal_path
+        # Those of `outputs` come last, and follow the journal as before.
+        in_journal = [ref for ref in refs if ref < self._journal.length]
         new_refs: list[int] = []
-        recent = dict(self._outputs_with_refs())
-        outputs: list[bytes] = []
-        length = outputs_bytes = 0
-        piece = bytearray()
-        try:
-            fd = self._disk.open(str(self._folder / name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            try:
-                with self._journal_bytes() as lines:
-                    for ref in refs:
-                        if ref >= self._journal_length:
-                            # They come last, and follow the journal as before.
-                            new_refs.append(length + outputs_bytes)
-                            outputs.append(recent[ref])
-                            outputs_bytes += len(recent[ref]) + 1
-                            continue
-                        line = lines.at(ref) + b"\n"
-                        piece += line
-                        new_refs.append(length)
-                        length += len(line)
-                        if len(piece) >= PIECE_BYTES:
-                            self._disk.write(fd, bytes(piece))
-                            piece.clear()
-                self._disk.write(fd, bytes(piece))
-                self._disk.fsync(fd)
-            finally:
-                self._disk.close(fd)
-            self._sync_folder()
-            self._replace_state(self._write_state(checkpoint, outputs, name, length), checkpoint.seq)
-            self._outputs, self._outputs_bytes = outputs, outputs_bytes
-            old, self._journal_name, self._journal_length = self._journal_name, name, length
-            if self._journal_fd is not None:
-                os.close(self._journal_fd)
-                self._journal_fd = None
-            discard(self._disk, str(self._folder / old))
-        except OSError as error:
-            raise self._break(error) from error
+        with self._records() as records:
+            outputs = [records.line(ref) for ref in refs[len(in_journal) :]]
+            lines = _counted((records.line(ref) for ref in in_journal), new_refs.append)
+            with self._breaking():
+                # A stray one of a launch that died here may be in the way.
+                length = write_journal(self._disk, self.folder / name, lines, replaces=True)
+                self._sync_folder()
+                journal = Journal(name, length)
+                self._replace_state(self._write_state(checkpoint, outputs, journal), checkpoint.seq)
+        for line in outputs:
+            new_refs.append(length)
+            length += len(line) + 1
+        self._outputs, self._outputs_bytes, self._journal = outputs, length - journal.length, journal
+        self._close_journal()
+        discard(self._disk, str(old))
         return new_refs
 
     # ---- the end of a run
 
-    def finish(self, summary: Mapping[str, Any]) -> None:
-        # Nothing past the length is data in the journal that is kept beside it, either.
-        filed = {**summary, "journal": self._journal_name, "journal_length": self._journal_length}
-        # Before the folder is synced for the last time: nobody comes by to prune what a finished run has left.
-        self._state.forget()
-        try:
+    def finish(self, summary: Summary) -> None:
+        with self._breaking():
+            if self._outputs and self._runs.summary(summary.run_id) is None:
+                # The recent outputs move to the journal, which is filed. state.json still has them until it is gone.
+                self._journal = self._write_journal(self._outputs)
+                self._sync_journal()
+            # Nothing past the length is data in the journal that is filed, either.
+            filed = structs.replace(summary, journal=self._journal.name, journal_length=self._journal.length)
             # From here on the run is finished, whatever happens: a state.json with a summary is not resumed.
-            self._runs.file(filed, self._folder / self._journal_name if self._journal_name else None)
+            self._runs.file(filed, self._journal_path)
             # Also the entry of runs/ itself, and the journal's, which is gone from here.
             self._sync_folder()
-            if self._state_path.exists():
-                self._disk.unlink(str(self._state_path))
+            self._state.unlink()
             self._sync_folder()
-        except OSError as error:
-            raise self._break(error) from error
-        if self._journal_fd is not None:
-            os.close(self._journal_fd)
-            self._journal_fd = None
+        self._close_journal()
         self._begin_fresh()
 
     def reopen(self, run_id: str) -> Checkpoint | None:
         summary = self._runs.summary(run_id) if is_run_id(run_id) else None
         filed = self._runs.journal(run_id)
-        if summary is None or not (filed.exists() or summary.get("journal_length") == 0):
+        if summary is None or not (filed.exists() or summary.journal_length == 0):
             return None
-        if self._state_path.exists():
-            raise CheckpointError(f"{self._state_path}: is of an unfinished run; finish that one first")
+        if self._state.exists():
+            raise CheckpointError(f"{self._state.path}: belongs to an unfinished run; finish that one first")
         self._begin_fresh()
-        try:
+        with self._breaking():
             # No state.json names it before the first commit does: a crash leaves a stray file, which is pruned.
-            lines = filed_lines(filed, int(summary.get("journal_length", 0)))
-            length, seq = copy_lines(self._disk, lines, self._folder / self._journal_name)
+            length = write_journal(self._disk, self._journal_path, filed_lines(filed, summary.journal_length))
             self._sync_folder()
-        except OSError as error:
-            raise self._break(error) from error
-        self._seq, self._journal_length = seq, length
-        return checkpoint_from({**summary, "run_id": run_id}, seq=seq)
+        self._journal.length = length
+        self._seq = highest_seq(filed_lines(filed, summary.journal_length))
+        return checkpoint_from(summary, seq=self._seq)
 
     def set_aside(self) -> str:
         """Move a state that cannot be read, and its journals, into runs/ under a name of its own."""
         from agentrun.values.clock import new_run_id
 
         name = f"{new_run_id()}-set-aside"
-        try:
-            journals = [found for found in names_in(self._folder) if _JOURNAL.fullmatch(found)]
-            files = {self._folder / journal: f"{name}.{journal}" for journal in journals}
-            if self._state_path.exists():
-                files[self._state_path] = f"{name}.state"
+        with self._breaking():
+            files = {self.folder / journal: f"{name}.{journal}" for journal in self._journals()}
+            if self._state.exists():
+                files[self._state.path] = f"{name}.state"
             self._runs.put_aside(files)
             self._sync_folder()
-        except OSError as error:
-            raise self._break(error) from error
         self._begin_fresh()
-        return name
+        return f"runs/{name}.*"
 
-    def summaries(self) -> list[dict[str, Any]]:
+    def summaries(self) -> list[Summary]:
         return self._runs.summaries()
 
     def prune(self, *, keep: Collection[str] = ()) -> None:
         self._runs.prune()
-        for name in names_in(self._folder):
-            is_old_journal = _JOURNAL.fullmatch(name) and name != self._journal_name
+        for name in names_in(self.folder):
+            is_old_journal = journal_number(name) is not None and name != self._journal.name
             is_old_spool = name.endswith(".spool") and name not in keep
             if is_old_journal or is_old_spool or is_temporary(name):
-                discard(self._disk, str(self._folder / name))
+                discard(self._disk, str(self.folder / name))
         self._inbox.prune()
+
+    def clear(self) -> None:
+        import shutil
+
+        for name in names_in(self.folder):
+            path = self.folder / name
+            if name == "lock":
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
     # ---- the inbox
 
-    def post(self, messages: Sequence[Mapping[str, Any]]) -> None:
+    def post(self, messages: Sequence[AnyMessage]) -> None:
         self._inbox.post(messages)
 
     def inbox(self) -> list[Posted]:
@@ -419,41 +382,32 @@ class FolderStore:
     # ---- beside the run
 
     def keep(self, name: str, chunks: Iterable[bytes]) -> None:
+        with self._breaking(self.folder / name):
+            replace_file(self._disk, self.folder / name, chunks)
+
+    def fetch(self, name: str) -> Iterator[bytes] | None:
         try:
-            replace_file(self._disk, self._folder / name, chunks)
+            file = (self.folder / name).open("rb")
+        except FileNotFoundError:
+            return None
         except OSError as error:
-            raise self._break(error, self._folder / name) from error
+            raise UsageError(f"{self.folder / name}: cannot be read: {error.strerror}") from None
+
+        def pieces() -> Iterator[bytes]:
+            with file:
+                while piece := file.read(PIECE_BYTES):
+                    yield piece
+
+        return pieces()
 
     def note(self, event: Mapping[str, Any]) -> None:
-        try:
-            if self._log_fd is None:
-                self._log_fd = self._disk.open(str(self._folder / "log.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-                self._log_bytes = os.fstat(self._log_fd).st_size
-            line = orjson.dumps(event) + b"\n"
-            os.write(self._log_fd, line)
-            self._log_bytes += len(line)
-            if self._log_bytes > LOG_LIMIT_BYTES:
-                os.close(self._log_fd)
-                self._log_fd = None
-                os.replace(self._folder / "log.jsonl", self._folder / "log.1.jsonl")
-        except OSError:
-            # It tells what happened; the run does not depend on it.
-            self._log_fd = None
-
-    def clear(self) -> None:
-        import shutil
-
-        self._state.forget()
-        for name in names_in(self._folder):
-            path = self._folder / name
-            if name == "lock":
-                continue
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+        self._history.add(event)
 
 
-def _read_file(path: Path) -> bytes:
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
-        return file.read()
+def _counted(lines: Iterable[bytes], put: Callable[[int], None]) -> Iterator[bytes]:
+    """The lines, putting down where each begins in a journal of them."""
+    at = 0
+    for line in lines:
+        put(at)
+        at += len(line) + 1
+        yield line

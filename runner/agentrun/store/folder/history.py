@@ -1,0 +1,60 @@
+"""log.jsonl: every launch, restore, checkpoint and stop, with its time and position. Not part of recovery."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from agentrun.system.disk import Disk
+
+LIMIT_BYTES = 8 * 1024 * 1024
+NAME, ROTATED = "log.jsonl", "log.1.jsonl"
+
+
+class History:
+    """Appends events; never an error, because the run does not depend on it."""
+
+    def __init__(self, folder: Path, disk: Disk) -> None:
+        self._folder = folder
+        self._disk = disk
+        self._fd: int | None = None
+        self._bytes = 0
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        try:
+            if self._fd is None:
+                self._fd = self._disk.open(str(self._folder / NAME), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+                self._bytes = os.fstat(self._fd).st_size
+            line = orjson.dumps(event) + b"\n"
+            os.write(self._fd, line)
+            self._bytes += len(line)
+            if self._bytes > LIMIT_BYTES:
+                self.close()
+                os.replace(self._folder / NAME, self._folder / ROTATED)
+        except OSError:
+            self._fd = None
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def read_history(folder: Path) -> Iterator[Mapping[str, Any]]:
+    """The events, the rotated part first. A line that cannot be read is passed over."""
+    for name in (ROTATED, NAME):
+        try:
+            with (folder / name).open("rb") as file:
+                for line in file:
+                    try:
+                        event = orjson.loads(line)
+                    except ValueError:
+                        continue
+                    if isinstance(event, dict):
+                        yield event
+        except FileNotFoundError:
+            continue

@@ -1,0 +1,100 @@
+"""Reading a job's folder without its lock, while a runner may be at work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agentrun.checkpoint.checkpoint import Checkpoint, decode_checkpoint
+from agentrun.checkpoint.record import Record
+from agentrun.errors import CheckpointError
+from agentrun.store.folder.history import read_history
+from agentrun.store.folder.inbox import Inbox
+from agentrun.store.folder.journal import JournalLines, Records
+from agentrun.store.folder.lock import live_holder
+from agentrun.store.folder.runs import Runs
+from agentrun.store.folder.state import NAME as STATE
+from agentrun.store.port import READ_AGAIN, Holder, Posted, Reader
+from agentrun.system.disk import Disk
+
+
+class FolderReader(Reader):
+    """It holds the journal open, so that compaction or the end of the run does not change what it shows."""
+
+    def __init__(self, folder: Path, *, accept_edits: bool = False) -> None:
+        self.name = folder.name
+        self._folder = folder
+        self._accept_edits = accept_edits
+        self._runs = Runs(folder, Disk())
+        self._inbox = Inbox(folder, Disk())
+        self._lines: JournalLines
+        self._records: Records
+        for _ in range(READ_AGAIN):
+            # A runner may compact the journal, or finish the run, between two looks.
+            if self._look():
+                return
+        raise CheckpointError(
+            f"{folder}: the journal that {STATE} names is missing; restore it, or start over with --fresh"
+        )
+
+    def _look(self) -> bool:
+        """False if what was found does not fit together."""
+        checkpoint, self.summaries = self._checkpoint(), self._runs.summaries()
+        newest = self.summaries[0] if self.summaries else None
+        if checkpoint is not None and not (newest and newest.run_id == checkpoint.run_id):
+            self.checkpoint, self.summary = checkpoint, None
+            return self._open(self._folder / checkpoint.journal.name, checkpoint.journal.length, checkpoint)
+        self.checkpoint, self.summary = None, newest
+        if newest is None:
+            return self._open(self._folder / "no-journal", 0)
+        if self._open(self._runs.journal(newest.run_id), newest.journal_length):
+            return True
+        if checkpoint is not None:
+            # The summary is filed, and the journal about to be.
+            return self._open(self._folder / checkpoint.journal.name, newest.journal_length)
+        # The records of older runs are not kept.
+        return self._open(self._folder / "no-journal", 0)
+
+    def _checkpoint(self) -> Checkpoint | None:
+        path = self._folder / STATE
+        try:
+            return decode_checkpoint(path.read_bytes(), where=str(path), accept_edits=self._accept_edits)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from None
+
+    def _open(self, path: Path, length: int, checkpoint: Checkpoint | None = None) -> bool:
+        outputs = [bytes(line) for line in checkpoint.outputs] if checkpoint is not None else []
+        self._lines = JournalLines(path)
+        self._records = Records(self._lines, length, outputs)
+        return self._lines.open() or not length
+
+    def records(self, *, since: int = 0) -> Iterator[tuple[int, Record]]:
+        return self._records.scan(since=since)
+
+    def read(self, refs: Iterable[int]) -> Iterator[Record]:
+        return self._records.read(refs)
+
+    def search(self, text: str) -> Iterator[tuple[int, Record]]:
+        # Decoding takes longest: the bytes are looked at first.
+        needle = msgspec.json.encode(text)[1:-1]
+        for ref, line in self._records.lines_containing(needle):
+            yield ref, self._records.decode(ref, line)
+
+    def holder(self) -> Holder | None:
+        return live_holder(self._folder)
+
+    def inbox(self) -> list[Posted]:
+        return self._inbox.messages()
+
+    def history(self) -> Iterator[Mapping[str, Any]]:
+        return read_history(self._folder)
+
+    def close(self) -> None:
+        self._lines.close()
+
+

@@ -1,0 +1,114 @@
+"""Which job somebody means, opened: its description, and the store of its state."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentrun.errors import AgentrunError
+from agentrun.job import home, opening
+from agentrun.job.file import FILE_NAME, default_name
+from agentrun.job.home import Found
+from agentrun.job.job import Job
+from agentrun.job.opening import FLAGS_LABEL, OpenJob
+from agentrun.store.folder.catalogue import FolderCatalogue
+from agentrun.store.port import Catalogue, Store
+
+
+@dataclass(frozen=True, slots=True)
+class KnownJob:
+    """A job to look at, or to post messages to. `job` is None if its description cannot be read: its records are
+    there all the same."""
+
+    name: str
+    store: Store
+    job: Job | None = None
+    problem: str = ""
+    """Why its description cannot be read."""
+    command_name: str = ""
+    """How to name the job in a command; its name if empty."""
+
+    @property
+    def shown(self) -> str:
+        return self.command_name or self.name
+
+
+def catalogue_at(root: Path) -> Catalogue:
+    """The jobs in a state folder."""
+    return FolderCatalogue(root)
+
+
+def catalogue_near(cwd: Path, state_dir: str | None = None, environ: Mapping[str, str] | None = None) -> Catalogue:
+    """The jobs that somebody in `cwd` sees: in the state folder there, or in the nearest one above."""
+    environ = os.environ if environ is None else environ
+    root = home.nearest_root(cwd, state_dir, environ) or home.state_root(cwd, state_dir, environ)
+    return FolderCatalogue(root)
+
+
+def find_job(ref: str, cwd: Path, state_dir: str | None = None, environ: Mapping[str, str] | None = None) -> Found:
+    """What JOB means to somebody in `cwd`: a job file, file.py:function, or the name of a known job."""
+    environ = os.environ if environ is None else environ
+    return home.find_job(ref, cwd, state_dir, environ, open_place=FolderCatalogue)
+
+
+def open_job(
+    ref: str | None,
+    *,
+    found: Found | None = None,
+    flags: Mapping[str, Any] | None = None,
+    cwd: Path | None = None,
+    state_dir: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    fresh: bool = False,
+    label: str = FLAGS_LABEL,
+) -> OpenJob:
+    """The job that `ref` means, built from its file, what its unfinished run has kept, and the flags."""
+    return opening.open_job(
+        ref,
+        open_place=FolderCatalogue,
+        found=found,
+        flags=flags,
+        cwd=cwd,
+        state_dir=state_dir,
+        environ=environ,
+        fresh=fresh,
+        label=label,
+    )
+
+
+def store_of(opened: OpenJob) -> Store:
+    """Where the job's state is, or will be."""
+    return FolderCatalogue(opened.root).store(opened.job.name)
+
+
+def open_known(
+    ref: str, cwd: Path, state_dir: str | None = None, environ: Mapping[str, str] | None = None
+) -> KnownJob:
+    """The job that `ref` means, to look at; from its records alone if its description cannot be read."""
+    try:
+        opened = open_job(ref, cwd=cwd, state_dir=state_dir, environ=environ)
+    except AgentrunError as error:
+        known = _by_records(ref, cwd, state_dir, environ)
+        if known is None:
+            raise
+        name, store = known
+        return KnownJob(name, store, problem=error.message)
+    return KnownJob(opened.job.name, store_of(opened), opened.job)
+
+
+def _by_records(
+    ref: str, cwd: Path, state_dir: str | None, environ: Mapping[str, str] | None
+) -> tuple[str, Store] | None:
+    """A job whose own description cannot be read."""
+    near = catalogue_near(cwd, state_dir, environ)
+    if ref in near.names():
+        return ref, near.store(ref)
+    file = cwd / ref / FILE_NAME if (cwd / ref).is_dir() else cwd / ref
+    if file.suffix != ".toml":
+        return None
+    name = default_name(file)
+    beside = catalogue_at(home.state_root(file.parent, state_dir, os.environ if environ is None else environ))
+    return (name, beside.store(name)) if name in beside.names() else None
