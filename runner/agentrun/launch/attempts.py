@@ -19,7 +19,6 @@ from agentrun.launch.channel import Conversation
 from agentrun.outputs.files import ItemFiles, ItemFilesError
 from agentrun.outputs.logs import ItemLogs
 from agentrun.runs.units import Ended, Unit, Work
-from agentrun.values.clock import now_seconds
 
 if TYPE_CHECKING:
     from agentrun.runs.run import Run
@@ -56,6 +55,7 @@ class Attempts:
         self._logs = logs
         self._files = files
         self._folder = files.root
+        self._log_paths = [logs.slot_path(slot) for slot in range(job.concurrency)]
         self._watcher = watcher
         self._sleep = sleep
         self.unpriced = ""
@@ -88,11 +88,11 @@ class Attempts:
                 params=self._job.params,
                 carry=run.carry,
                 timeout_seconds=self._job.timeout_seconds,
-                log_path=self._logs.slot_path(slot),
+                log_path=self._log_paths[slot],
                 folder=self._folder,
             )
             channel = Conversation(self, slot, work, remembered)
-            at, began = now_seconds(), time.monotonic()
+            at, began = round(time.time(), 3), time.monotonic()
             try:
                 outcome = await self._executor.run(attempt, channel.answer)
             finally:
@@ -116,11 +116,6 @@ class Attempts:
     async def forget_files(self, work: Work, generation: int) -> None:
         """The item is done, and that is on disk: its scratch is no longer needed."""
         await asyncio.to_thread(self._files.forget, work.item.key, generation)
-
-    def forget_log(self, work: Work, ended: Ended) -> None:
-        """The item is done, and that is on disk: what it printed is no longer needed, unless there is a warning."""
-        if not ended.warning:
-            self._logs.forget(work.item.key)
 
     # ---- retrying
 

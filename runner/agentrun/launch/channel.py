@@ -44,7 +44,7 @@ class Conversation:
     """One attempt's. After `close` nothing that is said counts any more. Most attempts say nothing."""
 
     __slots__ = (
-        "_host", "_is_open", "_recall", "_remembered", "_slot", "carry", "carry_set", "question", "usage", "work",
+        "_host", "_is_open", "_recall", "_remembered", "_slot", "carry", "carry_set", "question", "usage", "warning", "work",
     )  # fmt: skip
 
     def __init__(self, host: Host, slot: int, work: Work, remembered: Remembered | None) -> None:
@@ -56,6 +56,8 @@ class Conversation:
         self.work = work
         self.carry: Any = None
         self.carry_set = False
+        self.warning = ""
+        """How its steps differ from those that the item remembers."""
         self.question: Question | None = None
         """What a person is to answer before the item can go on."""
         self.usage: Usage | None = None
@@ -69,10 +71,6 @@ class Conversation:
         if self._recall is None:
             self._recall = Recall(self._remembered or Remembered())
         return self._recall
-
-    @property
-    def warning(self) -> str:
-        return self._recall.warning if self._recall is not None else ""
 
     async def answer(self, message: dict[str, Any]) -> dict[str, Any]:
         if not self._is_open:
@@ -103,6 +101,7 @@ class Conversation:
         name, warned = _name(message), self.recall.warning
         n, output = self.recall.step(name)
         if self.recall.warning and not warned:
+            self.warning = self.recall.warning
             self._host.log(self._slot, f"[agentrun] {self.recall.warning}; steps are matched by name and occurrence")
         return {"n": n, "found": False} if output is None else {"n": n, "found": True, "output": output}
 

@@ -66,7 +66,9 @@ async def execute(
         guardian = Guardian.start(launch.lease.fd, launch.lease.mark)
         watching = asyncio.ensure_future(guardian.watch())
         try:
-            executor = open_executor(job, agent, guardian=guardian, environ=environ or {}, folder=launch.workspace.folder)
+            executor = open_executor(
+                job, agent, guardian=guardian, environ=environ or {}, folder=launch.workspace.folder
+            )
             with capture_prints():
                 try:
                     return await launch.work(executor)

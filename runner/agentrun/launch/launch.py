@@ -122,7 +122,8 @@ class Launch:
             watcher=self._watcher,
             sleep=self._sleep,
         )
-        slots = self._slots = Slots(run, attempts, checkpointing, watcher=self._watcher, limit=self._options.limit)
+        limit = self._options.limit
+        slots = self._slots = Slots(run, attempts, checkpointing, logs=logs, watcher=self._watcher, limit=limit)
         checkpointing.slots = slots
         mail = Mail(run, self._store, checkpointing, slots, watcher=self._watcher, note=self._note)
         if self._early_stop is not None:
@@ -239,7 +240,9 @@ class Launch:
             if slots.stop_reason is not None or not ledger.counts["pending"]:
                 return
             if checkpointing.landed == landed_before:
-                raise LaterError(f"{self._job.name}: the items change while they are read; resume when they are at rest")
+                raise LaterError(
+                    f"{self._job.name}: the items change while they are read; resume when they are at rest"
+                )
             run.to_retry.clear()
             self._open(slots)
             await checkpointing.commit()

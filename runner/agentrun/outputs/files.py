@@ -91,8 +91,7 @@ class ItemFiles:
                 _discard_tree(self._disk, new)
                 raise
         return [
-            PublishedFile(f"{home.name}/{name}/{path}", size, sha256)
-            for path, (size, sha256) in sorted(listed.items())
+            PublishedFile(f"{home.name}/{name}/{path}", size, sha256) for path, (size, sha256) in sorted(listed.items())
         ]
 
     def forget(self, key: str, generation: int) -> None:

@@ -67,9 +67,7 @@ def _gather(lines: Iterable[bytes]) -> Iterator[bytes]:
         yield bytes(piece)
 
 
-def check_output(
-    path: Path, *, ended: Sequence[Summary], overwrite: bool, is_first_launch: bool = False
-) -> None:
+def check_output(path: Path, *, ended: Sequence[Summary], overwrite: bool, is_first_launch: bool = False) -> None:
     """Told before the first item runs, not after the last: can the results be written here, and may they?
 
     Before a run's first launch its files cannot be there: those that are have to be an earlier run's.

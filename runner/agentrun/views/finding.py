@@ -84,9 +84,7 @@ def store_of(opened: OpenJob) -> Store:
     return FolderCatalogue(opened.root).store(opened.job.name)
 
 
-def open_known(
-    ref: str, cwd: Path, state_dir: str | None = None, environ: Mapping[str, str] | None = None
-) -> KnownJob:
+def open_known(ref: str, cwd: Path, state_dir: str | None = None, environ: Mapping[str, str] | None = None) -> KnownJob:
     """The job that `ref` means, to look at; from its records alone if its description cannot be read."""
     try:
         opened = open_job(ref, cwd=cwd, state_dir=state_dir, environ=environ)
