@@ -15,7 +15,8 @@ from agentrun.checkpoint.remembered import Remembered
 from agentrun.events import Retrying, Watcher
 from agentrun.executors.port import Executor
 from agentrun.job.job import Job
-from agentrun.launch.channel import Conversation
+from agentrun.launch.channel import RunnerEnd
+from agentrun.launch.progress import ProgressReports
 from agentrun.outputs.files import ItemFiles, ItemFilesError
 from agentrun.outputs.logs import ItemLogs
 from agentrun.runs.units import Ended, Unit, Work
@@ -71,6 +72,7 @@ class Attempts:
         self._files = files
         self._folder = files.root
         self._watcher = watcher
+        self._progress = ProgressReports(watcher)
         self._sleep = sleep
         self.unpriced = ""
         """Why a usage that was reported cannot count towards the budget."""
@@ -184,12 +186,13 @@ class Attempts:
             log_path=self._logs.slot_path(slot),
             folder=self._folder,
         )
-        conversation = Conversation(self, slot, work, remembered)
+        end = RunnerEnd(self, slot, work, remembered)
         at, began = now_seconds(), time.monotonic()
         try:
-            outcome = await self._executor.run(attempt, conversation.answer)
+            outcome = await self._executor.run(attempt, end.answer)
         finally:
-            conversation.close()
+            end.close()
+            self._progress.end(work.item.key)
         tried: dict[str, Any] = {
             "launch": self._launch,
             "number": number,
@@ -197,11 +200,11 @@ class Attempts:
             # To the tenth of a millisecond; round() takes longer than all else here.
             "seconds": int((time.monotonic() - began) * 10_000) / 10_000,
         }
-        if conversation.usage:
-            tried["usage"] = conversation.usage
+        if end.usage:
+            tried["usage"] = end.usage
         before = [*before, tried] if before else [tried]
-        ended = Ended("back", tries=before, carry=conversation.carry, carry_set=conversation.carry_set)
-        self._take(outcome, ended, conversation)
+        ended = Ended("back", tries=before, carry=end.carry, carry_set=end.carry_set)
+        self._take(outcome, ended, end)
         if ended.kind == "done" and outcome.made_files:
             await self._publish(work, Path(attempt.work), ended)
         if ended.kind not in ("done", "back"):
@@ -210,27 +213,30 @@ class Attempts:
             return await self._retry(ended, work, partial(self._try, slot, work, generation, carry))
         return ended
 
-    # ---- for its conversations
+    # ---- for its runner ends
 
-    async def keep(self, work: Work, record: Entry) -> None:
+    async def commit_step(self, work: Work, record: Entry) -> None:
         await self._commit(Unit(work.row, None, record))
 
     def log(self, slot: int, text: str) -> None:
         self._logs.append(slot, text)
+
+    def report_progress(self, key: str, text: str) -> None:
+        self._progress.report(key, text)
 
     def miss_price(self, why: str) -> None:
         self.unpriced = self.unpriced or why
 
     # ---- how an attempt ended
 
-    def _take(self, outcome: Outcome, ended: Ended, conversation: Conversation) -> None:
+    def _take(self, outcome: Outcome, ended: Ended, end: RunnerEnd) -> None:
         ended.failure = outcome.failure
         if outcome.kind == "cancelled":
             ended.kind = "back"
-        elif conversation.question is not None:
+        elif end.question is not None:
             # Also where the agent went on regardless: what it made without the answer does not count.
             ended.kind, ended.failure = "waiting", None
-            ended.details["question"] = conversation.question
+            ended.details["question"] = end.question
         elif outcome.kind == "done":
             ended.kind, ended.output = "done", outcome.output
         elif outcome.kind == "skipped":
@@ -240,10 +246,10 @@ class Attempts:
             ended.failure, ended.judgement = failure, judge(failure)
             verdict = ended.judgement.verdict
             ended.kind = "back" if verdict == "everyone" else "skipped" if verdict == "skip" else "failed"
-            if failure.origin in ("timeout", "lost") and not conversation.usage:
-                self.run.purse.charge_unknown(conversation.work.row)
-        if conversation.warning:
-            ended.details["warning"] = conversation.warning
+            if failure.origin in ("timeout", "lost") and not end.usage:
+                self.run.purse.charge_unknown(end.work.row)
+        if end.warning:
+            ended.details["warning"] = end.warning
 
     async def _publish(self, work: Work, folder: Path, ended: Ended) -> None:
         """What the attempt left in `out` is in its place, and on disk, before the checkpoint that names it."""
