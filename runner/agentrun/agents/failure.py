@@ -11,7 +11,7 @@ import msgspec
 
 THREAD_TIMEOUT = "thread-timeout"
 """The code of a timeout in a thread, which cannot be ended: another attempt would be a second live one."""
-Origin = Literal["exception", "program", "timeout", "lost", "output"]
+Origin = Literal["exception", "program", "timeout", "lost", "output", "person"]
 Verdict = Literal["transient", "item", "everyone", "skip"]
 
 
