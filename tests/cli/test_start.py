@@ -94,9 +94,7 @@ def test_of_an_agent_in_a_script_the_hints_name_the_script(agentrun: Run, tmp_pa
     assert "go on with: run the script or notebook again that began it" in agentrun("status", "pick").stdout
     assert "try again:    run the script or notebook again" in agentrun("failures", "pick").stderr
     resumed = agentrun("resume", "pick")
-    assert (
-        resumed.returncode == 2 and "in the script or notebook that began it; go on by running that" in resumed.stderr
-    )
+    assert resumed.returncode == 2 and "in the script or notebook that started it; run that to resume" in resumed.stderr
 
 
 def test_a_job_of_flags_alone_is_resumed_by_its_name(agentrun: Run, tmp_path: Path) -> None:

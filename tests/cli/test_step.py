@@ -190,7 +190,8 @@ def test_what_scripts_call_in_a_loop_imports_little(tmp_path: Path, words: list[
         "asyncio",
         "subprocess",
         "rich",
-        "agentrun.executors.programs.switchboard",
+        "msgspec",
+        "agentrun.executors.programs.channel_socket",
     }
     assert heavy & set(ended.stdout.split()) == set()
 

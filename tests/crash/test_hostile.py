@@ -25,6 +25,7 @@ from hypothesis.strategies import SearchStrategy
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.failure import Failure
+from agentrun.agents.messages import Log
 from agentrun.checkpoint.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from agentrun.errors import AgentrunError, CheckpointError, ItemsError, JobError
 from agentrun.items.open import open_source
@@ -223,7 +224,7 @@ class Returns:
 
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
         kind, words = self._ends[attempt.item.index % len(self._ends)]
-        await channel({"type": "log", "text": words})
+        await channel(Log(words))
         if kind == "done":
             return Outcome("done", orjson.dumps(words))
         failure = Failure("exception", words, ("agentrun.errors.Fail",))

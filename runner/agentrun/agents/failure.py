@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from msgspec import Struct, convert, to_builtins
+import msgspec
 
 THREAD_TIMEOUT = "thread-timeout"
 """The code of a timeout in a thread, which cannot be ended: another attempt would be a second live one."""
@@ -15,11 +15,11 @@ Origin = Literal["exception", "program", "timeout", "lost", "output", "person"]
 Verdict = Literal["transient", "item", "everyone", "skip"]
 
 
-class Failure(Struct, frozen=True, omit_defaults=True):
-    """The facts about one failed attempt. It crosses processes as JSON."""
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The facts about one failed attempt. Records keep it, and it crosses processes, as JSON."""
 
     origin: Origin
-    message: str
+    message: str = ""
     types: tuple[str, ...] = ()
     """Qualified names of the exception's class and its bases, nearest first."""
     traceback: str = ""
@@ -30,12 +30,14 @@ class Failure(Struct, frozen=True, omit_defaults=True):
     resume_at: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        values: dict[str, Any] = to_builtins(self)
-        return values
+        """The fields that say something."""
+        form: dict[str, Any] = msgspec.to_builtins(self)
+        return form
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Failure:
-        return convert({"message": "", **value}, cls)
+    def from_json(cls, given: Mapping[str, Any]) -> Failure:
+        """Fields that a later version added are ignored; msgspec.ValidationError (a ValueError) for wrong types."""
+        return msgspec.convert(given, cls)
 
     @property
     def cause(self) -> str:
@@ -49,7 +51,7 @@ class Failure(Struct, frozen=True, omit_defaults=True):
 @dataclass(frozen=True, slots=True)
 class Judgement:
     verdict: Verdict
-    passes_by_itself: bool = field(default=False)
+    passes_by_itself: bool = False
     """For `everyone`: exit 75 rather than 4."""
     most_attempts: int | None = None
     """A bound below the job's own, or None."""

@@ -1,7 +1,7 @@
 """The store port: the durable home of one job's runs.
 
-Four nouns: the `Store` of the runner that works on a job, its `Lease`, the `Reader` for everyone who only looks, and the
-`Catalogue` of the jobs in one place.
+Four nouns: the `Store` of the runner that works on a job, its `Lease`, the `Reader` for everyone who only looks, and
+the `Catalogue` of the jobs in one place.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import pytest
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.failure import Failure
+from agentrun.agents.messages import Carry, Received
 from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.errors import DiskError
 from agentrun.events import Event, Planned
@@ -260,7 +261,7 @@ async def counting(attempt: Attempt, channel: Channel) -> Outcome:
     """Each item sees what the ones before left, and adds itself."""
     before = attempt.carry or []
     value = attempt.item.data["v"]
-    assert await channel({"type": "carry", "value": [*before, value]}) == {}
+    assert await channel(Carry([*before, value])) == Received()
     return Outcome("done", orjson.dumps({"before": before, "of": value}))
 
 

@@ -8,8 +8,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.agents.attempt import Attempt, Channel, Outcome, call_json
 from agentrun.agents.failure import THREAD_TIMEOUT, Failure
+from agentrun.agents.messages import Carry, Log, Received, Refused, Reply
 from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.checkpoint.ledger import Ledger
 from agentrun.events import Event, Retrying
@@ -257,7 +258,7 @@ def test_cancelling_ends_a_second_attempt_and_there_is_no_third(bench: Bench) ->
 def test_the_carry_of_the_last_attempt_counts_and_not_that_of_one_before(bench: Bench) -> None:
     async def on_run(attempt: Attempt, channel: Channel) -> None:
         if attempt.number == 1:
-            assert await channel({"type": "carry", "value": "of the first"}) == {}
+            assert await channel(Carry("of the first")) == Received()
 
     executor = Scripted(TRANSIENT, DONE)
     executor.on_run = on_run
@@ -266,20 +267,21 @@ def test_the_carry_of_the_last_attempt_counts_and_not_that_of_one_before(bench: 
 
 
 def test_messages_that_nobody_knows_are_answered_with_an_error(bench: Bench) -> None:
-    answers: list[dict[str, Any]] = []
+    replies: list[Reply] = []
 
     async def on_run(attempt: Attempt, channel: Channel) -> None:
-        answers.extend([await channel({"type": kind}) for kind in ("progress", "dance", "nonsense")])
+        replies.extend([await call_json(channel, {"type": kind}) for kind in ("progress", "dance", "nonsense")])
 
     executor = Scripted(DONE)
     executor.on_run = on_run
     asyncio.run(bench.settle(executor))
-    assert answers[0] == {} and all("does not know" in one["error"] for one in answers[1:])
+    assert replies[0] == Received()
+    assert all(isinstance(reply, Refused) and "does not know" in reply.error for reply in replies[1:])
 
 
 def test_what_each_failed_attempt_said_is_in_the_items_log(bench: Bench) -> None:
     async def on_run(attempt: Attempt, channel: Channel) -> None:
-        await channel({"type": "log", "text": f"said in attempt {attempt.number}"})
+        await channel(Log(f"said in attempt {attempt.number}"))
 
     executor = Scripted(TRANSIENT, ITEMS_OWN)
     executor.on_run = on_run

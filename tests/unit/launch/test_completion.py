@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.agents.messages import Log, Refused, StepPut
 from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.errors import AgentrunError, CheckpointError
 from agentrun.events import Planned, Warned
@@ -202,8 +203,8 @@ def test_an_unfinished_run_of_version_1_goes_on(in_folder: World) -> None:
 
 def test_logs_are_kept_of_items_that_are_not_done(in_folder: World) -> None:
     async def script(attempt: Attempt, channel: Channel) -> Outcome:
-        await channel({"type": "log", "text": f"hello from {attempt.item.key}"})
-        assert "error" in await channel({"type": "nonsense"})
+        await channel(Log(f"hello from {attempt.item.key}"))
+        assert isinstance(await channel(StepPut("a", 0, "1")), Refused)
         return failing() if attempt.item.key == "b" else await answer(attempt, channel)
 
     in_folder.items("a", "b")

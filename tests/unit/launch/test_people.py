@@ -14,6 +14,7 @@ import pytest
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.failure import Failure
+from agentrun.agents.messages import Answered, Ask
 from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.events import Warned
 from agentrun.launch.launch import Launch
@@ -48,10 +49,10 @@ def left(world: World) -> int:
 
 async def asking(attempt: Attempt, channel: Channel) -> Outcome:
     """Asks once, and tells what it was answered."""
-    said = await channel({"type": "ask", "question": "Send it?", "details": {"draft": f"draft of {attempt.item.key}"}})
-    if said.get("park"):
+    reply = await channel(Ask("Send it?", {"draft": f"draft of {attempt.item.key}"}))
+    if not isinstance(reply, Answered):
         return Outcome("waiting")
-    return Outcome("done", orjson.dumps(said["answer"]))
+    return Outcome("done", orjson.dumps(reply.answer))
 
 
 def outputs(world: World) -> dict[str, Any]:
@@ -101,7 +102,7 @@ def test_what_an_agent_makes_without_its_answer_does_not_count(world: World) -> 
     world.items("x")
 
     async def goes_on(attempt: Attempt, channel: Channel) -> Outcome:
-        await channel({"type": "ask", "question": "Send it?", "details": {}})
+        await channel(Ask("Send it?", {}))
         return Outcome("done", b'"sent anyway"')
 
     assert world.go(goes_on)["exit_code"] == 3
@@ -113,10 +114,10 @@ def test_a_second_question_waits_for_its_own_answer_and_another_text_is_another_
     async def script(attempt: Attempt, channel: Channel) -> Outcome:
         answers = []
         for question in ("First?", "Second?", "First?"):
-            said = await channel({"type": "ask", "question": question})
-            if "park" in said:
+            reply = await channel(Ask(question, {}))
+            if not isinstance(reply, Answered):
                 return Outcome("waiting")
-            answers.append(said["answer"]["text"])
+            answers.append(reply.answer.text)
         return Outcome("done", orjson.dumps(answers))
 
     assert world.go(script)["exit_code"] == 3
@@ -191,10 +192,10 @@ def test_a_question_waits_with_the_steps_before_it(world: World) -> None:
 
     async def script(attempt: Attempt, channel: Channel) -> Outcome:
         draft = await do_step(channel, "draft", "a draft", calls, "x")
-        said = await channel({"type": "ask", "question": "Send?", "details": {"draft": draft}})
-        if "park" in said:
+        reply = await channel(Ask("Send?", {"draft": draft}))
+        if not isinstance(reply, Answered):
             return Outcome("waiting")
-        sent = await do_step(channel, "send", said["answer"]["details"]["draft"], calls, "x")
+        sent = await do_step(channel, "send", reply.answer["draft"], calls, "x")
         return Outcome("done", orjson.dumps(sent))
 
     assert world.go(script)["exit_code"] == 3

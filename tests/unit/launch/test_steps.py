@@ -8,18 +8,20 @@ from typing import Any
 
 import orjson
 
-from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.agents.attempt import Attempt, Channel, Outcome, call_json
+from agentrun.agents.messages import KnownStep, Received, Refused, Reply, StepGet, StepPut
 from unit.launch.bench import FakeExecutor, Script, World, failing, names
 
 
 async def do_step(channel: Channel, name: str, value: Any, calls: Counter[str], key: str) -> Any:
     """As the context does it."""
-    known = await channel({"type": "step_get", "name": name})
-    if known["found"]:
-        return orjson.loads(known["output"])
-    calls[f"{key} {name} {known['n']}"] += 1
+    known = await channel(StepGet(name))
+    assert isinstance(known, KnownStep)
+    if known.output is not None:
+        return orjson.loads(known.output)
+    calls[f"{key} {name} {known.n}"] += 1
     output = orjson.dumps(value).decode()
-    assert await channel({"type": "step_put", "name": name, "n": known["n"], "output": output}) == {}
+    assert await channel(StepPut(name, known.n, output)) == Received()
     return value
 
 
@@ -139,8 +141,7 @@ def test_steps_side_by_side_that_ended_in_another_order_are_no_difference(world:
     world.items("x")
 
     async def fails(attempt: Attempt, channel: Channel) -> Outcome:
-        first = await channel({"type": "step_get", "name": "a"})
-        assert not first["found"]
+        assert await channel(StepGet("a")) == KnownStep(0, found=False)
         await do_step(channel, "b", 2, calls, "x")
         return failing()
 
@@ -152,10 +153,10 @@ def test_steps_side_by_side_that_ended_in_another_order_are_no_difference(world:
 
 def test_what_is_wrong_with_a_message_is_told_and_nothing_is_kept(world: World) -> None:
     world.items("x")
-    said: list[dict[str, Any]] = []
+    replies: list[Reply] = []
 
     async def script(attempt: Attempt, channel: Channel) -> Outcome:
-        for message in (
+        messages: list[dict[str, Any]] = [
             {"type": "step_get", "name": ""},
             {"type": "step_get"},
             {"type": "step_put", "name": "a", "n": 0, "output": "1"},
@@ -163,12 +164,12 @@ def test_what_is_wrong_with_a_message_is_told_and_nothing_is_kept(world: World) 
             {"type": "ask", "question": "  "},
             {"type": "usage", "cost": -1},
             {"type": "dance"},
-        ):
-            said.append(await channel(message))
+        ]
+        replies.extend([await call_json(channel, message) for message in messages])
         return Outcome("done", b"1")
 
     assert world.go(script)["exit_code"] == 0
-    assert all(set(answer) == {"error"} for answer in said)
+    assert len(replies) == 7 and all(isinstance(reply, Refused) for reply in replies)
     assert [record["kind"] for _, record in _scan_ended(world)] == ["done"]
 
 
@@ -180,7 +181,7 @@ def test_what_is_said_after_the_attempt_is_over_does_not_count(world: World) -> 
         channels.append(channel)
         if attempt.number == 1:
             return failing("Retry")
-        assert "error" in await channels[0]({"type": "step_get", "name": "a"})
+        assert isinstance(await channels[0](StepGet("a")), Refused)
         return Outcome("done", b"1")
 
     assert world.go(script)["exit_code"] == 0
