@@ -98,7 +98,7 @@ class Attempts:
             try:
                 outcome = await self._executor.run(attempt, end.answer)
             finally:
-                end.close()
+                end.is_open = False
                 if self._progress.keys:
                     self._progress.end(work.item.key)
             seconds = round(time.monotonic() - began, 4)

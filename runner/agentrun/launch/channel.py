@@ -59,11 +59,11 @@ class LaunchSide(Protocol):
 
 
 class RunnerEnd:
-    """The runner's end of one attempt's channel. After `close` every message is refused. Most attempts send none."""
+    """The runner's end of one attempt's channel. Once it is not `is_open`, every message is refused. Most attempts send none."""
 
     __slots__ = (
-        "_is_open", "_launch", "_recall", "_remembered", "_slot",
-        "carry", "carry_set", "question", "usage", "warning", "work",
+        "_launch", "_recall", "_remembered", "_slot",
+        "carry", "carry_set", "is_open", "question", "usage", "warning", "work",
     )  # fmt: skip
 
     def __init__(self, launch: LaunchSide, slot: int, work: Work, remembered: Remembered | None) -> None:
@@ -71,7 +71,8 @@ class RunnerEnd:
         self._slot = slot
         self._remembered = remembered
         self._recall: Recall | None = None
-        self._is_open = True
+        self.is_open = True
+        """Set to False when the attempt is over: every message is refused from then on."""
         self.work = work
         self.carry: Any = None
         self.carry_set = False
@@ -82,9 +83,6 @@ class RunnerEnd:
         self.usage: Usage | None = None
         """The usage that this attempt reported."""
 
-    def close(self) -> None:
-        self._is_open = False
-
     @property
     def recall(self) -> Recall:
         if self._recall is None:
@@ -93,7 +91,7 @@ class RunnerEnd:
 
     async def answer(self, message: Message) -> Reply:
         """The reply to a message; `Refused` for one that makes no sense now."""
-        if not self._is_open:
+        if not self.is_open:
             return Refused("this attempt is over")
         try:
             match message:
