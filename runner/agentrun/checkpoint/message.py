@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from agentrun.item import KEY_LIMIT_BYTES
 from agentrun.values import json as jsontext
+from agentrun.values.text import quoted
 
 Kind = Literal["answer", "redo", "edit", "skip"]
 KINDS: tuple[Kind, ...] = ("answer", "redo", "edit", "skip")
@@ -55,21 +56,16 @@ def check_message(message: Any) -> None:
     if not isinstance(message, Mapping):
         raise MessageError(f"it holds {type(message).__name__}, not an object")
     if message.get("version") != VERSION:
-        raise MessageError(f"version is {_shown(message.get('version'))}; this agentrun reads {VERSION}")
+        raise MessageError(f"version is {quoted(message.get('version'))}; this agentrun reads {VERSION}")
     if message.get("kind") not in KINDS:
-        raise MessageError(f"kind is {_shown(message.get('kind'))}; it is one of {', '.join(KINDS)}")
+        raise MessageError(f"kind is {quoted(message.get('kind'))}; it is one of {', '.join(KINDS)}")
     for name, (good, what) in (_COMMON | _OF_KIND[message["kind"]]).items():
         if name not in message:
             raise MessageError(f"has no {name}")
         if not good(message[name]):
-            raise MessageError(f"{name} is {_shown(message[name])}; it is {what}")
+            raise MessageError(f"{name} is {quoted(message[name])}; it is {what}")
     if message["kind"] == "edit" and ("output" in message) == ("carry" in message):
         raise MessageError("an edit has an output or a carry, one of them")
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:59] + "…"
 
 
 def _is_text(value: Any, limit: int) -> bool:

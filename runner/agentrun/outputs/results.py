@@ -17,9 +17,7 @@ from agentrun.checkpoint.record import result_of
 from agentrun.errors import JobError
 from agentrun.outputs.files import files_folder
 from agentrun.store.port import Store
-from agentrun.system.disk import Disk, disk_error, replace_file
-
-_PIECE_BYTES = 1 << 18
+from agentrun.system.disk import PIECE_BYTES, Disk, disk_error, replace_file
 
 
 def result_line(index: int, record: Mapping[str, Any]) -> bytes:
@@ -59,6 +57,7 @@ def write_results(ledger: Ledger, store: Store, path: Path, disk: Disk) -> dict[
     try:
         replace_file(disk, path, pieces(), mode=0o644)
     except OSError as error:
+        # About the output: the error itself names its temporary file.
         raise disk_error(path, error) from error
     return {"path": str(path), "bytes": written, "sha256": digest.hexdigest()}
 
@@ -67,7 +66,7 @@ def _gather(lines: Iterable[bytes]) -> Iterator[bytes]:
     piece = bytearray()
     for line in lines:
         piece += line
-        if len(piece) >= _PIECE_BYTES:
+        if len(piece) >= PIECE_BYTES:
             yield bytes(piece)
             piece.clear()
     if piece:

@@ -23,6 +23,7 @@ from agentrun.runs.plan import EXAMPLES, Plan, bucket_of, is_tried_again, list_i
 from agentrun.runs.run import Run
 from agentrun.store.port import Posted, Store
 from agentrun.system.process import boot_id
+from agentrun.values.text import quoted
 
 
 def recover(
@@ -152,8 +153,8 @@ def check_same_job(job: Job, found: Checkpoint) -> None:
     for name in ("items", "key", "agent", "command", "params"):
         if was.get(name) != now.get(name):
             raise PlanError(
-                f"{job.name}: an unfinished run of this name has {name} = {_short(was.get(name))}, "
-                f"and this is {_short(now.get(name))}; give this one a name of its own with --name, "
+                f"{job.name}: an unfinished run of this name has {name} = {quoted(was.get(name))}, "
+                f"and this is {quoted(now.get(name))}; give this one a name of its own with --name, "
                 f"or begin anew with --fresh"
             )
 
@@ -172,11 +173,6 @@ def check_same_place(job: Job, folder: Path, found: Checkpoint) -> None:
             f"{job.name}: an unfinished run of this name belongs to {was}, and this job is in {now}; "
             f"give this one a name of its own with --name, or begin anew with --fresh"
         )
-
-
-def _short(value: Any) -> str:
-    text = repr(value) if value is not None else "none"
-    return text if len(text) <= 80 else text[:77] + "…"
 
 
 def check_plan(plan: Plan, source: Source, *, accepted: int, allow_gone: bool) -> None:
