@@ -8,7 +8,7 @@ import signal
 import time
 from typing import Any
 
-from agentrun_cli.inside.program import FOR_GOOD, WRONG, Left, as_text, open_caller, write
+from agentrun_cli.inside.command import FOR_GOOD, WRONG, Left, as_text, open_caller, write
 
 USAGE = "NAME -- COMMAND…"
 HELP = """In a program: remember what a command prints.
