@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def main() -> NoReturn:
     words = sys.argv[1:]
-    from agentrun_cli.inside import program as inside
+    from agentrun_cli.inside import command as inside
 
     if inside.is_ours(words):
         sys.exit(inside.run(words[0], words[1:]))

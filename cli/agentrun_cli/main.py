@@ -30,7 +30,7 @@ from agentrun_cli.commands.status import status
 from agentrun_cli.commands.stop import stop
 from agentrun_cli.commands.try_items import try_items
 from agentrun_cli.inside import ask, step, usage
-from agentrun_cli.inside import program as inside
+from agentrun_cli.inside import command as inside
 from agentrun_cli.loop import leave
 from agentrun_cli.parsing import Command, Group
 

@@ -128,7 +128,7 @@ def fitting(text: str, stream: TextIO) -> str:
 
 def is_terminal(stream: TextIO | None) -> bool:
     """A terminal that understands more than lines."""
-    return stream is not None and stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+    return stream is not None and stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
 
 
 def coloured(text: str, colour: Colour | None, stream: TextIO | None = None) -> str:

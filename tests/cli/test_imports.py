@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("anyio", "asyncio", "tenacity", "rich", "filelock", "multiprocessing", "concurrent.futures", "pydantic")
+HEAVY = (
+    "anyio",
+    "asyncio",
+    "tenacity",
+    "rich",
+    "filelock",
+    "multiprocessing",
+    "concurrent.futures",
+    "pydantic",
+    "dotenv",
+)
 MODELS = ("pydantic_ai", "genai_prices", "jsonschema", "httpx", "httpx2", "openai", "anthropic", "google.genai")
 OURS = ("agentrun.launch", "agentrun.api", "agentrun.executors", "agentrun.store.folder")
 

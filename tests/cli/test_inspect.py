@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from agentrun_cli.asking.choosing import near_misses
-from agentrun_cli.commands.log import tell
+from agentrun_cli.drawing.log import event_lines
 
 from .conftest import COMMAND, environment
 
@@ -301,7 +301,7 @@ def test_a_launch_that_was_killed_is_told_by_the_next() -> None:
 
     events = [event("checkpoint", 1), event("launch", 1), event("checkpoint", 1, 0), event("checkpoint", 1, 4)]
     events += [event("checkpoint", 2, 4), event("restore", 2, 4), event("checkpoint", 2, 7), event("stop", 2, 7)]
-    told = [line[21:] for line in tell(events)]
+    told = [line[21:] for line in event_lines(events)]
     assert told[0] == "launch 1 begins run r"
     assert told[1].startswith("2 checkpoints since ") and told[1].endswith("all items up to 4 settled")
     assert told[2].endswith("all items up to 4 settled; the launch before it was cut short")

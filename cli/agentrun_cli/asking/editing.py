@@ -64,10 +64,10 @@ def edit_text(text: str, *, suffix: str) -> str:
 
 
 def _checked_text(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("the text is not UTF-8; save it as UTF-8") from None
+    from agentrun.values.text import is_unicode
+
+    if not is_unicode(text):
+        raise ValueError("the text is not UTF-8; save it as UTF-8")
     return text
 
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from agentrun_cli import flags
 
 if TYPE_CHECKING:
-    from agentrun.views.causes import CauseGroup
     from agentrun.views.listing import Listing
-
-
-KEYS_SHOWN = 5
 
 
 def failures(job: flags.KnownJob, as_json: flags.AsJson = False, state_dir: flags.StateDir = None) -> None:
     """Show the failed items by cause. --json: a line for each item."""
     from agentrun.views.causes import group_failures
     from agentrun_cli.asking.choosing import open_items, open_known, words_for
-    from agentrun_cli.terminal import clean, coloured, counted, put, say
+    from agentrun_cli.drawing.causes import cause_lines
+    from agentrun_cli.terminal import clean, counted, put, say
 
     known = open_known(job, state_dir)
     with open_items(known) as listing:
@@ -34,10 +30,8 @@ def failures(job: flags.KnownJob, as_json: flags.AsJson = False, state_dir: flag
         return
     causes = counted(len(groups), "cause")
     put(f"{clean(known.folder.name)}: {count:,} of {counted(total, 'item')} failed, from {causes}")
-    for group in groups:
-        put("")
-        put(coloured(f"{group.count:,}  ", "bold", sys.stdout) + coloured(clean(group.example), "red", sys.stdout))
-        _put_group(group)
+    for line in cause_lines(groups):
+        put(line)
     say()
     say(f"one of them:  agentrun show {known.name} {words_for(groups[0].keys[0], groups[0].index)}")
     if ended:
@@ -46,17 +40,6 @@ def failures(job: flags.KnownJob, as_json: flags.AsJson = False, state_dir: flag
         again = flags.how_to_go_on(known.name, known.job.agent if known.job is not None else None)
         failed = "--failed" if again.startswith("agentrun ") else "failed=True"
         say(f"try again:    {again}   ({failed}: also those that have failed three times)")
-
-
-def _put_group(group: CauseGroup) -> None:
-    from agentrun_cli.terminal import clean, put
-
-    if group.where:
-        put(f"      at {clean(group.where)}")
-    for key in group.keys[:KEYS_SHOWN]:
-        put(f"      {clean(key)}")
-    if group.count > KEYS_SHOWN:
-        put(f"      and {group.count - KEYS_SHOWN:,} more")
 
 
 def _put_json(listing: Listing) -> None:

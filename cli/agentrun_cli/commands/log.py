@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -32,13 +32,14 @@ def log(
     Inside of a program that is an agent, `agentrun log WORDS…` writes a line to its item's log instead.
     """
     from agentrun_cli.asking.choosing import open_known
+    from agentrun_cli.drawing.log import event_lines
     from agentrun_cli.terminal import put, say
 
     known = open_known(job, state_dir)
     if item is not None or index is not None:
         _put_item_log(known, item, index, lines)
         return
-    told = list(tell(_events(known.folder)))
+    told = list(event_lines(_events(known.folder)))
     for line in told if lines is None else told[-lines:]:
         put(line)
     if not told:
@@ -62,71 +63,6 @@ def _events(folder: Path) -> Iterator[dict[str, Any]]:
                         yield event
         except FileNotFoundError:
             continue
-
-
-def tell(events: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """The events in words, oldest first; checkpoints that follow each other are one line."""
-    folded: list[dict[str, Any]] = []  # the first, the one before the last, the last
-    count, is_under_way = 0, False
-
-    def checkpoints(last: int) -> Iterator[str]:
-        if count > 0:
-            since = f" since {_time(folded[0].get('at'))}" if count > 1 else ""
-            what = "1 checkpoint" if count == 1 else f"{count:,} checkpoints"
-            yield f"{_time(folded[last].get('at'))}  {what}{since}, {_position(folded[last])}"
-
-    for event in events:
-        kind = event.get("event")
-        if kind == "checkpoint":
-            folded = [folded[0], folded[-1], event] if folded else [event] * 3
-            count += 1
-            continue
-        begins = kind in ("launch", "restore")
-        # A launch makes its own first checkpoint before it is told.
-        count -= begins
-        yield from checkpoints(-2 if begins else -1)
-        cut_short = "; the launch before it was cut short" if begins and is_under_way else ""
-        yield f"{_time(event.get('at', ''))}  {_words(event)}{cut_short}"
-        folded, count, is_under_way = [], 0, begins or (is_under_way and kind != "stop")
-    yield from checkpoints(-1)
-
-
-def _words(event: dict[str, Any]) -> str:
-    from agentrun_cli.terminal import clean
-
-    launch = f"launch {event.get('launch', '?')}"
-    match event.get("event"):
-        case "launch":
-            return f"{launch} begins run {clean(event.get('run_id', '?'))}"
-        case "restore":
-            return f"{launch} goes on with run {clean(event.get('run_id', '?'))}, {_position(event)}"
-        case "stop" if event.get("reason") == "finished":
-            return f"{launch} finished the run"
-        case "stop":
-            return f"{launch} stopped, {_position(event)}: {clean(event.get('reason', ''))}"
-        case "dropped":
-            about = clean(event.get("key") or event.get("message") or "?")
-            return f"{launch} dropped what was posted about {about}: {clean(event.get('reason', ''))}"
-        case other:
-            return f"{launch}: {clean(other)}"
-
-
-def _position(event: dict[str, Any]) -> str:
-    last = event.get("last_completed")
-    if not isinstance(last, int) or last < 0:
-        return "the first item not settled yet"
-    return f"all items up to {last} settled"
-
-
-def _time(at: object) -> str:
-    from datetime import datetime
-
-    from agentrun_cli.terminal import clean
-
-    try:
-        return f"{datetime.fromisoformat(str(at)).astimezone():%Y-%m-%d %H:%M:%S}"
-    except ValueError:
-        return clean(at, limit=19)
 
 
 # ---- an item

@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any
 
-from agentrun_cli.inside.program import WRONG, Left, as_text, connect, new_parser, read_file, write
+from agentrun_cli.inside.command import WRONG, Left, as_text, connect, new_parser, read_file, write
 
 USAGE = "QUESTION [--detail NAME=VALUE]… [--details JSON|@FILE]"
 HELP = """In a program: ask a person; prints the answer as JSON.

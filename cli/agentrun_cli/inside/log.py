@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentrun_cli.inside.program import WRONG, Left, as_text, connect
+from agentrun_cli.inside.command import WRONG, Left, as_text, connect
 
 
 def main(words: list[str]) -> int:

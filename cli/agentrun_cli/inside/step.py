@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from agentrun.executors.programs.protocol import CANNOT_RUN, NOT_FOUND, OUTPUT_LIMIT_BYTES
-from agentrun_cli.inside.program import FOR_GOOD, WRONG, Left, as_text, connect, write
+from agentrun_cli.inside.command import FOR_GOOD, WRONG, Left, as_text, connect, write
 
 USAGE = "NAME -- COMMAND…"
 HELP = """In a program: remember what a command prints.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agentrun_cli.inside.program import WRONG, Left, connect, new_parser, read_file
+from agentrun_cli.inside.command import WRONG, Left, connect, new_parser, read_file
 
 USAGE = "[--model M] [--input-tokens N] [--output-tokens N] [--cost X] [--response FILE|-] …"
 HELP = """In a program: report what a model call used.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from io import FileIO
 from pathlib import Path
 
 from agentrun.checkpoint.checkpoint import Running
-from agentrun.system.disk import check_folder, disk_error
+from agentrun.system.disk import check_folder, disk_errors
 from agentrun.values.names import file_stem
 
 KEPT_BYTES = 1024 * 1024
@@ -18,7 +17,7 @@ KEPT_BYTES = 1024 * 1024
 class ItemLogs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        with _telling_of(folder):
+        with disk_errors(folder):
             try:
                 folder.mkdir(mode=0o700, parents=True)
             except FileExistsError:
@@ -43,7 +42,7 @@ class ItemLogs:
         return path
 
     def append(self, slot: int, text: str) -> None:
-        with _telling_of(self.slot_path(slot)), _open_append(self.slot_path(slot)) as file:
+        with disk_errors(self.slot_path(slot)), _open_append(self.slot_path(slot)) as file:
             file.write(text.encode("utf-8", "backslashreplace") + b"\n")
 
     def tail(self, slot: int, count: int) -> bytes:
@@ -56,7 +55,7 @@ class ItemLogs:
             return
         path = self._folder / log_name(key)
         self._known.add(path.name)
-        with _telling_of(path):
+        with disk_errors(path):
             with _open_append(path) as file:
                 file.write(f"--- {heading}\n".encode("utf-8", "backslashreplace"))
                 file.write(said if said.endswith(b"\n") else said + b"\n")
@@ -90,15 +89,6 @@ class ItemLogs:
 def log_name(key: str) -> str:
     """A file name for a key: readable as far as that is safe, and unique."""
     return f"{file_stem(key, digits=12)}.log"
-
-
-@contextmanager
-def _telling_of(path: Path) -> Iterator[None]:
-    """An error of the disk, in words."""
-    try:
-        yield
-    except OSError as error:
-        raise disk_error(path, error) from error
 
 
 def _open_append(path: Path) -> FileIO:
