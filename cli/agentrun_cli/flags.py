@@ -7,9 +7,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from agentrun.job.home import Found
 
 JobRef = Annotated[str | None, typer.Argument(metavar="JOB", help="A job file, file.py:function, or a job's name.")]
 KnownJob = Annotated[str, typer.Argument(metavar="JOB", help="A job's name, or its job file.")]
@@ -119,11 +122,14 @@ class Asked:
     state_dir: str | None = None
     given: Mapping[str, Any] = field(default_factory=dict)
     """The parameters as typer parsed them."""
+    found: Found | None = None
+    """What `ref` means."""
 
 
 def asked_job(given: Mapping[str, Any], command: Sequence[str] | None = None) -> Asked:
     """The flags as a layer over the job file, with paths relative to the job's folder."""
     from agentrun.job.fields import RUN
+    from agentrun.views.finding import find_job
     from agentrun_cli.terminal import HERE
 
     ref, state_dir = given.get("job"), given.get("state_dir")
@@ -137,7 +143,8 @@ def asked_job(given: Mapping[str, Any], command: Sequence[str] | None = None) ->
         raise UsageError(
             "which job? Give a job file, file.py:function, a job's name, a --prompt, or a command after --"
         )
-    base = _base_of(ref, state_dir, HERE)
+    found = find_job(ref, HERE, state_dir) if ref is not None else None
+    base = _base_of(found, HERE)
     layer: dict[str, Any] = {name: given[name] for name in _TOP if _is_given(given.get(name))}
     if given.get("agent_version"):
         layer["version"] = given["agent_version"]
@@ -158,7 +165,7 @@ def asked_job(given: Mapping[str, Any], command: Sequence[str] | None = None) ->
         layer["items"] = items
     if run := {name: given[name] for name in RUN if _is_given(given.get(name))}:
         layer["run"] = run
-    return Asked(ref, layer, state_dir, given)
+    return Asked(ref, layer, state_dir, given, found)
 
 
 def _is_given(value: Any) -> bool:
@@ -174,16 +181,11 @@ def _text_or_file(given: str, here: Path, base: Path) -> str:
     return f"@{os.path.relpath(here / path, base)}" if path else given
 
 
-def _base_of(ref: str | None, state_dir: str | None, here: Path) -> Path:
+def _base_of(found: Found | None, here: Path) -> Path:
     """The folder that a job's paths are relative to."""
-    if ref is None:
-        return here
-    from agentrun.job.home import find_job
-
-    found = find_job(ref, here, state_dir, os.environ)
-    if found.file is not None:
+    if found is not None and found.file is not None:
         return found.file.parent
-    return found.kept.base if found.kept is not None else here
+    return found.kept.base if found is not None and found.kept is not None else here
 
 
 def _from_base(given: str, here: Path, base: Path) -> str:
@@ -262,20 +264,7 @@ def _check_rest(given: Mapping[str, Any], command: Sequence[str] | None) -> None
     raise UsageError(f"{stray[0]}: one job at a time; a command to run goes after --")
 
 
-def job_folder(ref: str, state_dir: str | None = None) -> Path:
-    """The folder of a job's state, which may not exist yet."""
-    from agentrun.job.home import find_job
-    from agentrun_cli.terminal import HERE
-
-    found = find_job(ref, HERE, state_dir, os.environ)
-    if found.folder is not None:
-        return found.folder
-    from agentrun.job.opening import open_job
-
-    return open_job(ref, cwd=HERE, state_dir=state_dir).folder
-
-
-def how_to_go_on(name: str, agent: str | None) -> str:
+def how_to_resume(name: str, agent: str | None) -> str:
     """The command that continues a run; `name` names the job in a command, `agent` is the reference of its agent."""
     from agentrun.agents.loading import is_held_by_script
 
@@ -284,25 +273,26 @@ def how_to_go_on(name: str, agent: str | None) -> str:
     return f"agentrun resume {name}"
 
 
-def how_to_name(name: str, folder: Path, asked: Asked | None = None) -> str:
-    """How to name the job in a command typed in the current folder, quoted for the shell."""
-    from agentrun.errors import UsageError
-    from agentrun.job.home import find_job
+def how_to_name(name: str, folder: Path | None, asked: Asked | None = None) -> str:
+    """How to name the job in a command that is typed where the user stands, as a shell reads it."""
     from agentrun_cli.terminal import HERE
 
     ref, state_dir, layer = (asked.ref, asked.state_dir, asked.layer) if asked is not None else (None, None, {})
-    try:
-        found = find_job(name, HERE, None, os.environ)
-        if found.folder == folder:
-            return shlex.quote(name)
-    except UsageError:
-        pass
-    if (
-        state_dir is None
-        and ref is not None
-        and ref.endswith(".toml")
-        and not layer.get("params")
-        and not layer.get("name")
-    ):
+    if folder is None or _means(name, folder):
+        return shlex.quote(name)
+    is_plain_file = ref is not None and ref.endswith(".toml") and not layer.get("params") and not layer.get("name")
+    if state_dir is None and ref is not None and is_plain_file:
         return shlex.quote(ref)
     return shlex.join([name, "--state-dir", state_dir or os.path.relpath(folder.parent, HERE)])
+
+
+def _means(name: str, folder: Path) -> bool:
+    """Whether the plain name means the job in this folder to somebody here."""
+    from agentrun.errors import UsageError
+    from agentrun.views.finding import find_job
+    from agentrun_cli.terminal import HERE
+
+    try:
+        return find_job(name, HERE).root == folder.parent
+    except UsageError:
+        return False

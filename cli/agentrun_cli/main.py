@@ -148,8 +148,8 @@ def _main(arguments: list[str]) -> int:
         if trace := getattr(error, "traceback", ""):
             console.say(console.clean_text(trace).rstrip())
         console.say(console.clean(error.message, limit=4000))
-        if go_on := getattr(error, "go_on", ""):
-            console.say(f"  to resume:    {go_on}")
+        if error.resume_with:
+            console.say(f"  to resume:    {error.resume_with}")
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         console.say()

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentrun.views.item import ItemView
-    from agentrun.views.listing import Listing
-    from agentrun_cli.asking.choosing import KnownJob
+    from agentrun.people.desk import ReplyTo
+    from agentrun.views.finding import KnownJob
 
 
 _OURS = ("key", "answer", "text", "index", "question")
@@ -16,34 +15,36 @@ _PREFIX = "details."
 _YES, _NO = ("yes", "y", "true", "1", "approve", "approved"), ("no", "n", "false", "0", "refuse", "refused")
 
 
-def read_answers(file: str, known: KnownJob, listing: Listing) -> list[tuple[ItemView, dict[str, Any]]]:
-    """The waiting items in the file, with their answers: yes, text, details. Anything unclear is an error.
+def read_answers(file: str, known: KnownJob) -> list[ReplyTo]:
+    """The answers in the file to items that wait. Anything unclear is an error.
 
     Lines without an answer, and lines of items that no longer wait, are ignored and counted in a message.
     """
     from agentrun.errors import UsageError
-    from agentrun_cli.asking.choosing import choose_view
-    from agentrun_cli.terminal import clean, counted, say
+    from agentrun.people.selecting import find_item
+    from agentrun_cli.asking.choosing import open_items
+    from agentrun_cli.terminal import HERE, clean, counted, say
 
-    found: dict[str, tuple[ItemView, dict[str, Any]]] = {}
+    found: dict[str, ReplyTo] = {}
     empty, settled = 0, []
-    for where, row in _rows(file):
-        key, word = row.get("key"), row.get("answer")
-        if key is None or key == "":
-            raise UsageError(f"{where}: has no key; add one")
-        if word is None or word == "":
-            empty += 1
-            continue
-        try:
-            view = choose_view(known, listing, str(key), None)
-        except UsageError as error:
-            raise UsageError(f"{where}: {error.message}") from None
-        if view.key in found:
-            raise UsageError(f"{where}: answers {clean(view.key)} a second time; keep one of the two lines")
-        if view.question is None:
-            settled.append(view.key)
-            continue
-        found[view.key] = (view, _said(where, word, row, view.question.get("details") or {}))
+    with open_items(known) as listing:
+        for where, row in _rows(file):
+            key, word = row.get("key"), row.get("answer")
+            if key is None or key == "":
+                raise UsageError(f"{where}: has no key; add one")
+            if word is None or word == "":
+                empty += 1
+                continue
+            try:
+                view = find_item(known, listing, str(key), here=HERE)
+            except UsageError as error:
+                raise UsageError(f"{where}: {error.message}") from None
+            if view.key in found:
+                raise UsageError(f"{where}: answers {clean(view.key)} a second time; keep one of the two lines")
+            if view.question is None:
+                settled.append(view.key)
+                continue
+            found[view.key] = _reply(where, view.key, word, row, view.question.details)
     if empty:
         say(f"{counted(empty, 'line')} without an answer ignored")
     if settled:
@@ -51,8 +52,9 @@ def read_answers(file: str, known: KnownJob, listing: Listing) -> list[tuple[Ite
     return list(found.values())
 
 
-def _said(where: str, word: Any, row: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+def _reply(where: str, key: str, word: Any, row: dict[str, Any], known: dict[str, Any]) -> ReplyTo:
     from agentrun.errors import UsageError
+    from agentrun.people.desk import ReplyTo
     from agentrun.values.json import parse_value
     from agentrun_cli.terminal import clean
 
@@ -74,7 +76,7 @@ def _said(where: str, word: Any, row: dict[str, Any], known: dict[str, Any]) -> 
             except ValueError as error:
                 raise UsageError(f"{where}: {clean(name)} is {error}") from None
         details[name] = value
-    return {"yes": plain in _YES, "text": str(row.get("text") or ""), "details": details}
+    return ReplyTo(key, plain in _YES, str(row.get("text") or ""), details)
 
 
 _IS_TABLE = "\0table"

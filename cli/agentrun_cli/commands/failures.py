@@ -23,21 +23,21 @@ def failures(job: flags.KnownJob, as_json: flags.AsJson = False, state_dir: flag
             _put_json(listing)
             return
         groups = group_failures(listing.items({"failed"}))
-        total, ended = len(listing), listing.summary is not None
+        total, ended = len(listing), not listing.is_unfinished
     count = sum(group.count for group in groups)
     if not count:
-        say(f"{known.folder.name}: no items have failed")
+        say(f"{known.name}: no items have failed")
         return
     causes = counted(len(groups), "cause")
-    put(f"{clean(known.folder.name)}: {count:,} of {counted(total, 'item')} failed, from {causes}")
+    put(f"{clean(known.name)}: {count:,} of {counted(total, 'item')} failed, from {causes}")
     for line in cause_lines(groups):
         put(line)
     say()
-    say(f"one item:     agentrun show {known.name} {words_for(groups[0].keys[0], groups[0].index)}")
+    say(f"one item:     agentrun show {known.shown} {words_for(groups[0].keys[0], groups[0].index)}")
     if ended:
-        say(f"retry:        agentrun start {known.name}   (this run is finished; a new one starts)")
+        say(f"retry:        agentrun start {known.shown}   (this run is finished; a new one starts)")
     else:
-        again = flags.how_to_go_on(known.name, known.job.agent if known.job is not None else None)
+        again = flags.how_to_resume(known.shown, known.job.agent if known.job is not None else None)
         failed = "--failed" if again.startswith("agentrun ") else "failed=True"
         say(f"retry:        {again}   ({failed}: also items that failed in three launches)")
 
@@ -57,6 +57,6 @@ def _put_json(listing: Listing) -> None:
             "attempts": item.attempts,
             "ended_at": item.ended_at,
             "agent": item.agent,
-            "error": item.record.get("error") if item.record else None,
+            "error": item.failure.as_json() if item.failure is not None else None,
         }
         put_json_lines(orjson.dumps(values) + b"\n")

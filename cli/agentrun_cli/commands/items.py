@@ -64,7 +64,7 @@ class Row:
             item.cause,
             item.changed,
             item.cost,
-            str(item.question.get("text", "")) if item.question else "",
+            item.question.text if item.question is not None else "",
         )
 
 
@@ -107,13 +107,13 @@ def items(
         total, columns = len(listing), _columns(listing)
         count = _put_json(rows) if as_json else _put_lines(item_table(rows, total=total, columns=columns))
     if not count:
-        say(f"{known.folder.name}: {f'none of its {total:,} items match' if total else 'no items are on record'}")
+        say(f"{known.name}: {f'none of its {total:,} items match' if total else 'no items are on record'}")
 
 
 def _columns(listing: Listing) -> list[str]:
     """The columns that are shown only where they differ from item to item."""
-    usage = listing.checkpoint.usage if listing.checkpoint else (listing.summary or {}).get("usage") or {}
-    return [name for name, wanted in (("cost", "cost" in usage), ("agent", len(listing.versions) > 1)) if wanted]
+    wanted = (("cost", listing.usage.cost is not None), ("agent", len(listing.versions) > 1))
+    return [name for name, is_wanted in wanted if is_wanted]
 
 
 def _sorted(rows: Iterable[Row], by: str, *, reverse: bool, limit: int | None) -> Iterable[Row]:

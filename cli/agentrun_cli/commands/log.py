@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from agentrun_cli import flags
 
 if TYPE_CHECKING:
-    from agentrun_cli.asking.choosing import KnownJob
+    from agentrun.people.selecting import Selection
+    from agentrun.views.finding import KnownJob
 
 
 _PIECE_BYTES = 1 << 16
-_END_BYTES = 64 * 1024
 
 
 def log(
@@ -33,84 +30,44 @@ def log(
 
     Inside a program that is an agent, `agentrun log WORDS…` writes a line to its item's log instead.
     """
-    from agentrun_cli.asking.choosing import open_known
+    from agentrun_cli.asking.choosing import open_known, select
     from agentrun_cli.drawing.log import event_lines
     from agentrun_cli.terminal import put, say
 
     known = open_known(job, state_dir)
     if item is not None or index is not None:
-        _put_item_log(known, item, index, lines)
+        _put_item_log(known, select(item, index), lines)
         return
-    told = list(event_lines(_events(known.folder)))
+    with known.store.reader() as reader:
+        told = list(event_lines(reader.history()))
     for line in told if lines is None else told[-lines:]:
         put(line)
     if not told:
-        say(f"{known.folder.name}: nothing has happened yet")
+        say(f"{known.name}: nothing has happened yet")
 
 
-# ---- a job
-def _events(folder: Path) -> Iterator[dict[str, Any]]:
-    """The events of log.jsonl, the rotated file first. Lines that cannot be read are ignored."""
-    import orjson
-
-    for name in ("log.1.jsonl", "log.jsonl"):
-        try:
-            with (folder / name).open("rb") as file:
-                for line in file:
-                    try:
-                        event = orjson.loads(line)
-                    except ValueError:
-                        continue
-                    if isinstance(event, dict):
-                        yield event
-        except FileNotFoundError:
-            continue
-
-
-# ---- an item
-def _put_item_log(known: KnownJob, ref: str | None, index: int | None, lines: int | None) -> None:
-    from agentrun_cli.asking.choosing import choose_view, open_items
+def _put_item_log(known: KnownJob, selection: Selection, lines: int | None) -> None:
+    from agentrun.people.selecting import select_one
+    from agentrun.views.details import item_logs
+    from agentrun_cli.asking.choosing import open_items
     from agentrun_cli.terminal import say
 
     with open_items(known) as listing:
-        view = choose_view(known, listing, ref, index)
-    paths = [path for path in log_paths(known.folder, view.key, view.slot) if path.is_file()]
+        view = select_one(known, listing, selection)
     printed = 0
-    for path in paths:
-        with path.open("rb") as file:
-            if lines is not None:
-                _seek_last(file, lines)
-            printed += _put_bytes(file)
+    for path in item_logs(known, view):
+        if path.is_file():
+            with path.open("rb") as file:
+                if lines is not None:
+                    _seek_last(file, lines)
+                printed += _put_bytes(file)
     if not printed:
         why = {
             "done": "it was dropped when the item was done",
             "running": "it has printed nothing yet",
             "pending": "it has not been run yet",
         }.get(view.state, "it printed nothing")
-        say(f"{known.folder.name}: this item has no log; {why}")
-
-
-def log_paths(folder: Path, key: str, slot: int | None) -> list[Path]:
-    """The files with what an item printed: finished attempts, then the running one."""
-    from agentrun.outputs.logs import log_name
-
-    logs = folder / "logs"
-    return [logs / log_name(key)] + ([logs / f".slot-{slot}.log"] if slot is not None else [])
-
-
-def read_end(folder: Path, key: str, slot: int | None, count: int) -> tuple[Path | None, list[str]]:
-    """The last lines of an item's log, from the running attempt if there is one."""
-    for path in reversed(log_paths(folder, key, slot)):
-        try:
-            with path.open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - _END_BYTES))
-                text = file.read(_END_BYTES).decode("utf-8", "replace")
-        except OSError:
-            continue
-        if text:
-            return path, text.rstrip("\n").split("\n")[-count:]
-    return None, []
+        say(f"{known.name}: this item has no log; {why}")
 
 
 def _seek_last(file: BinaryIO, lines: int) -> None:

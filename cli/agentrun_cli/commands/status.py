@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +13,7 @@ from agentrun_cli.terminal import HERE, put, put_json, say
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agentrun.views.finding import KnownJob
     from agentrun.views.jobs import JobView
 
 
@@ -24,67 +24,71 @@ def status(
     state_dir: flags.StateDir = None,
 ) -> None:
     """Show the progress of all jobs here, or one job in detail."""
-    folder = flags.job_folder(job, state_dir) if job is not None else None
+    known = _locate(job, state_dir) if job is not None else None
     if not watch:
-        _show(folder, state_dir, as_json=as_json)
+        _show(known, state_dir, as_json=as_json)
         return
     try:
-        _watch(folder, state_dir, as_json=as_json)
+        _watch(known, state_dir, as_json=as_json)
     except KeyboardInterrupt:
         pass
 
 
-def _show(folder: Path | None, state_dir: str | None, *, as_json: bool) -> None:
-    views = _views(folder, state_dir)
+def _locate(job: str, state_dir: str | None) -> KnownJob:
+    from agentrun.views.finding import locate
+
+    return locate(job, HERE, state_dir)
+
+
+def _show(known: KnownJob | None, state_dir: str | None, *, as_json: bool) -> None:
+    views = _views(known, state_dir)
     if as_json:
-        put_json(views[0].as_json() if folder else [view.as_json() for view in views])
+        put_json(views[0].as_json() if known else [view.as_json() for view in views])
         return
-    for line in _lines(views, folder, state_dir):
+    for line in _lines(views, known, state_dir):
         put(line)
     if not views:
         say("no jobs are known here; start with: agentrun init, or: agentrun start JOB")
 
 
-def _watch(folder: Path | None, state_dir: str | None, *, as_json: bool) -> None:
+def _watch(known: KnownJob | None, state_dir: str | None, *, as_json: bool) -> None:
     from agentrun_cli.drawing.watching import INTERVAL_SECONDS, watch_lines
 
     while as_json:
-        _show(folder, state_dir, as_json=True)
+        _show(known, state_dir, as_json=True)
         time.sleep(INTERVAL_SECONDS)
     watch_lines(
-        lambda: _lines(_views(folder, state_dir), folder, state_dir) or ["no jobs are known here"],
-        wrapped=folder is not None,
+        lambda: _lines(_views(known, state_dir), known, state_dir) or ["no jobs are known here"],
+        wrapped=known is not None,
     )
 
 
-def _views(folder: Path | None, state_dir: str | None) -> list[JobView]:
-    from agentrun.job.home import known_jobs
-    from agentrun.views.jobs import read_job_view
+def _views(known: KnownJob | None, state_dir: str | None) -> list[JobView]:
+    from agentrun.views.finding import catalogue_near
+    from agentrun.views.jobs import list_jobs, view_job
 
-    return [read_job_view(one) for one in ([folder] if folder else known_jobs(HERE, state_dir, os.environ))]
+    return [view_job(known.store, known.name)] if known is not None else list_jobs(catalogue_near(HERE, state_dir))
 
 
-def _lines(views: list[JobView], folder: Path | None, state_dir: str | None) -> list[str]:
+def _lines(views: list[JobView], known: KnownJob | None, state_dir: str | None) -> list[str]:
     from agentrun_cli.drawing.job import job_lines
     from agentrun_cli.drawing.table import job_table
 
-    if folder is None:
+    if known is None:
         return list(job_table(views)) if views else []
     view = views[0]
-    return list(job_lines(view, output=view.output or _output(view), state_dir=state_dir))
+    return list(job_lines(view, known, output=view.output or _output(known, view), state_dir=state_dir))
 
 
-def _output(view: JobView) -> Path | None:
+def _output(known: KnownJob, view: JobView) -> Path | None:
     """Where an unfinished run will put its results; None where the job cannot be read now."""
     from agentrun.errors import AgentrunError
-    from agentrun.job.opening import open_job
-    from agentrun.views.jobs import read_checkpoint
+    from agentrun.views.finding import open_job
 
+    if not view.date or known.store.folder is None:
+        return None
     try:
-        checkpoint = read_checkpoint(view.folder)
-        opened = open_job(view.folder.name, cwd=HERE, state_dir=str(view.folder.parent))
+        opened = open_job(known.name, cwd=HERE, state_dir=str(known.store.folder.parent))
     except AgentrunError:
         return None
-    if checkpoint is None:
-        return None
-    return opened.job.output_path(run_id=view.run_id, date=checkpoint.context.get("date", ""))
+    return opened.job.output_path(run_id=view.run_id, date=view.date)

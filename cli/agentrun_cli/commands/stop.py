@@ -11,9 +11,7 @@ import typer
 from agentrun_cli import flags
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from agentrun.store.port import Holder
+    from agentrun.views.jobs import Holder
 
 
 _POLL_SECONDS = 0.1
@@ -31,31 +29,32 @@ def stop(
     import socket
 
     from agentrun.errors import UsageError
-    from agentrun.views.jobs import live_holder
-    from agentrun_cli.terminal import say
+    from agentrun.views.finding import locate
+    from agentrun_cli.terminal import HERE, say
 
-    folder = flags.job_folder(job, state_dir)
-    name = flags.how_to_name(folder.name, folder, flags.Asked(job, state_dir=state_dir))
-    holder = live_holder(folder)
+    known = locate(job, HERE, state_dir)
+    name, store = known.name, known.store
+    holder = store.holder()
     if holder is None:
-        say(f"{folder.name}: no runner is working on it")
+        say(f"{name}: no runner is working on it")
         return
     if holder.host != socket.gethostname():
-        raise UsageError(f"{folder.name}: its runner is pid {holder.pid} on {holder.host}; stop it there")
-    _signal(folder, holder)
+        raise UsageError(f"{name}: its runner is pid {holder.pid} on {holder.host}; stop it there")
+    _signal(name, holder)
     how = "items in flight are stopped at once" if now else "items in flight may finish first"
-    say(f"{folder.name}: asked pid {holder.pid} to stop; {how}")
+    say(f"{name}: asked pid {holder.pid} to stop; {how}")
     if now:
         time.sleep(_BETWEEN_SIGNALS_SECONDS)
-        if live_holder(folder) == holder:
-            _signal(folder, holder)
+        if store.holder() == holder:
+            _signal(name, holder)
     if wait:
-        while live_holder(folder) == holder:
+        while store.holder() == holder:
             time.sleep(_POLL_SECONDS)
-        say(f"{folder.name}: stopped; to resume: agentrun resume {name}")
+        shown = flags.how_to_name(name, store.folder, flags.Asked(job, state_dir=state_dir))
+        say(f"{name}: stopped; to resume: agentrun resume {shown}")
 
 
-def _signal(folder: Path, holder: Holder) -> None:
+def _signal(name: str, holder: Holder) -> None:
     import signal
 
     from agentrun.errors import UsageError
@@ -65,4 +64,4 @@ def _signal(folder: Path, holder: Holder) -> None:
     except ProcessLookupError:
         pass  # it has exited by itself
     except PermissionError:
-        raise UsageError(f"{folder.name}: pid {holder.pid} belongs to another user; stop it as that user") from None
+        raise UsageError(f"{name}: pid {holder.pid} belongs to another user; stop it as that user") from None

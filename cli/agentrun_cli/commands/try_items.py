@@ -84,12 +84,15 @@ def _choose(opened: OpenJob, spool: Path | None, wanted: list[str], indexes: lis
     from itertools import islice
 
     from agentrun.errors import ItemsError
+    from agentrun.people.selecting import select_from_source
+    from agentrun.views.finding import KnownJob, store_of
     from agentrun.views.listing import read_source
-    from agentrun_cli.asking.choosing import choose_items
+    from agentrun_cli.asking.choosing import select
 
     if wanted or indexes:
-        return choose_items(opened, wanted, indexes, spool=spool)
-    found = [make() for _, _, make in islice(read_source(opened.folder, opened.job, spool=spool), count)]
+        known = KnownJob(opened.job.name, store_of(opened), opened.job)
+        return select_from_source(known, select(wanted, indexes), spool=spool)
+    found = [make() for _, _, make in islice(read_source(store_of(opened), opened.job, spool=spool), count)]
     if not found:
         raise ItemsError(f"{opened.job.name}: there are no items, so there is nothing to run")
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from agentrun_cli import flags
@@ -13,13 +13,14 @@ from agentrun_cli.terminal import ago, clean, coloured, shown_path
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agentrun.views.finding import KnownJob
     from agentrun.views.jobs import JobView
 
 
 _RANGES_SHOWN = 12
 
 
-def job_lines(view: JobView, *, output: Path | str | None, state_dir: str | None) -> Iterator[str]:
+def job_lines(view: JobView, known: KnownJob, *, output: Path | str | None, state_dir: str | None) -> Iterator[str]:
     """How the job is doing, and the command that continues it. `output`: where its results are or will be."""
     state = coloured(view.status, JOB_COLOURS.get(view.status), sys.__stdout__)
     if view.status == "damaged":
@@ -33,10 +34,10 @@ def job_lines(view: JobView, *, output: Path | str | None, state_dir: str | None
     for name, text in _rows(view, output):
         yield f"  {name:<11} {text}"
     if view.status in ("interrupted", "failed", "waiting"):
-        name = flags.how_to_name(view.folder.name, view.folder, flags.Asked(None, state_dir=state_dir))
+        name = flags.how_to_name(known.name, view.folder, flags.Asked(None, state_dir=state_dir))
         if view.counts.get("waiting"):
             yield f"  answer:     agentrun review {name}"
-        yield f"  to resume:  {flags.how_to_go_on(name, view.reference)}"
+        yield f"  to resume:  {flags.how_to_resume(name, view.reference)}"
 
 
 def _counts(view: JobView) -> str:
@@ -60,7 +61,7 @@ def _rows(view: JobView, output: Path | str | None) -> Iterator[tuple[str, str]]
         yield "waiting", _ranges(view.waiting)
     if view.running:
         more = f" and {len(view.running) - 4} more" if len(view.running) > 4 else ""
-        yield "running", ", ".join(clean(item.get("key", ""), limit=60) for item in view.running[:4]) + more
+        yield "running", ", ".join(clean(item.key, limit=60) for item in view.running[:4]) + more
     if view.holder is not None:
         from agentrun.values.clock import local_clock
 
@@ -74,7 +75,8 @@ def _rows(view: JobView, output: Path | str | None) -> Iterator[tuple[str, str]]
     yield "ended" if ended else "checkpoint", ago(view.age_seconds) + ("" if ended else f", seq {view.seq}")
     if output:
         yield "output", shown_path(output)
-    yield "state", shown_path(view.folder)
+    if view.folder is not None:
+        yield "state", shown_path(view.folder)
 
 
 def _cost(view: JobView) -> str:
@@ -84,8 +86,8 @@ def _cost(view: JobView) -> str:
     text = format_cost(view.cost) if view.cost is not None else "not reported"
     if view.budget is not None:
         text += f" of a budget of {format_cost(view.budget)}"
-    if view.usage.get("lost"):
-        text += f", {format_cost(view.usage['lost'])} of it lost in crashes"
+    if view.usage.lost:
+        text += f", {format_cost(view.usage.lost)} of it lost in crashes"
     if view.tokens or view.token_budget is not None:
         text += f"; {format_tokens(view.usage)}"
     if view.token_budget is not None:
@@ -93,7 +95,7 @@ def _cost(view: JobView) -> str:
     return text
 
 
-def _ranges(ranges: list[list[int]]) -> str:
+def _ranges(ranges: Sequence[Sequence[int]]) -> str:
     """Positions as people write them; only the newest 64 ranges are known."""
     shown = [str(first) if first == last else f"{first}-{last}" for first, last in ranges[-_RANGES_SHOWN:]]
     return ("… " if len(ranges) > _RANGES_SHOWN else "") + "index " + ", ".join(shown)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from agentrun_cli.terminal import clean
 
 
-def event_lines(events: Iterable[dict[str, Any]]) -> Iterator[str]:
+def event_lines(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """The events in words, oldest first; checkpoints that follow each other are one line."""
-    folded: list[dict[str, Any]] = []  # the first, the one before the last, the last
+    folded: list[Mapping[str, Any]] = []  # the first, the one before the last, the last
     count, is_under_way = 0, False
 
     def checkpoints(last: int) -> Iterator[str]:
@@ -35,7 +35,7 @@ def event_lines(events: Iterable[dict[str, Any]]) -> Iterator[str]:
     yield from checkpoints(-1)
 
 
-def _words(event: dict[str, Any]) -> str:
+def _words(event: Mapping[str, Any]) -> str:
     launch = f"launch {event.get('launch', '?')}"
     match event.get("event"):
         case "launch":
@@ -53,7 +53,7 @@ def _words(event: dict[str, Any]) -> str:
             return f"{launch}: {clean(other)}"
 
 
-def _position(event: dict[str, Any]) -> str:
+def _position(event: Mapping[str, Any]) -> str:
     last = event.get("last_completed")
     if not isinstance(last, int) or last < 0:
         return "no items settled yet"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from agentrun.events import Planned
     from agentrun.item import Item
     from agentrun.job.job import Job
-    from agentrun.runs.plan import Plan
+    from agentrun.views.jobs import Summary
 
 
 _KINDS = {
@@ -49,20 +49,18 @@ def began_at(run_id: str) -> str:
     return f"{began:%H:%M}" if began.date() == today else f"{began:%b} {began.day}, {began:%H:%M}"
 
 
-def last_run(summary: dict[str, Any]) -> str:
+def last_run(summary: Summary) -> str:
     """The previous run, in a few words."""
     from agentrun.values.clock import age_seconds
 
-    counts = summary.get("counts", {})
+    counts = summary.counts
     parts = [f"{counts.get('done', 0):,} done"]
     parts += [f"{counts[kind]:,} {kind}" for kind in ("failed", "skipped") if counts.get(kind)]
-    cost = (summary.get("usage") or {}).get("cost")
-    if cost:
+    if summary.usage.cost:
         from agentrun.money.usage import format_cost
 
-        parts.append(format_cost(cost))
-    ended = "finished" if summary.get("status") == "finished" else str(summary.get("status", "ended"))
-    return f"{ended} {ago(age_seconds(str(summary.get('ended_at', ''))))}: {', '.join(parts)}"
+        parts.append(format_cost(summary.usage.cost))
+    return f"{summary.status} {ago(age_seconds(summary.ended_at))}: {', '.join(parts)}"
 
 
 def opening_lines(planned: Planned) -> Iterator[str]:
@@ -79,12 +77,13 @@ def opening_lines(planned: Planned) -> Iterator[str]:
         else:
             begun = began_at(planned.run_id)
             yield f"{job.name}: resuming the run of {begun} (launch {planned.launch}) → {output}"
-        yield from count_lines(plan)
+        yield from count_lines(planned)
     for note in planned.notes:
         yield f"  {clean(note)}"
 
 
-def count_lines(plan: Plan) -> Iterator[str]:
+def count_lines(planned: Planned) -> Iterator[str]:
+    plan = planned.plan
     yield f"  kept {plan.kept:,}, to run {plan.run:,}"
     for kind, words in _KINDS.items():
         count = getattr(plan, kind)
@@ -155,7 +154,7 @@ def plan_lines(planned: Planned, *, argv: Sequence[str] | None, refusal: str, ve
     if not plan.total:
         yield "  the items are read at the start"
     else:
-        yield from count_lines(plan)
+        yield from count_lines(planned)
     for note in planned.notes:
         yield f"  {clean(note)}"
     if refusal:

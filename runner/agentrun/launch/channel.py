@@ -59,7 +59,7 @@ class LaunchSide(Protocol):
 
 
 class RunnerEnd:
-    """The runner's end of one attempt's channel. Once it is not `is_open`, every message is refused. Most attempts send none."""
+    """The runner's end of one attempt's channel. Most attempts send nothing."""
 
     __slots__ = (
         "_launch", "_recall", "_remembered", "_slot",

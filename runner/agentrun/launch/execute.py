@@ -16,8 +16,11 @@ from agentrun.executors.choice import open_executor
 from agentrun.executors.prints import capture_prints
 from agentrun.job.job import Job
 from agentrun.job.options import Options
-from agentrun.launch.launch import Launch
-from agentrun.store.port import Store
+from agentrun.launch.launch import Launch as Launch
+from agentrun.launch.prepare import nothing_to_resume as nothing_to_resume
+from agentrun.launch.preview import plan_launch as plan_launch
+from agentrun.launch.signals import stop_on_signals as stop_on_signals
+from agentrun.store.port import Store as Store
 from agentrun.system.guardian import Guardian, end_launch
 
 

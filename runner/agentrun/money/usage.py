@@ -67,7 +67,9 @@ class Usage(Struct, omit_defaults=True, kw_only=True):
         self.requests += more.requests
 
     def as_json(self) -> dict[str, float]:
-        """For people's programs: without a cost if none is known."""
+        """For people's programs: without a cost if none is known, and empty if nothing was reported."""
+        if self.cost is None and not self.tokens and not self.requests:
+            return {}
         cost = {"cost": self.cost} if self.cost is not None else {}
         return cost | {
             "input_tokens": self.input_tokens,

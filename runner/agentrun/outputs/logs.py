@@ -12,6 +12,7 @@ from agentrun.system.disk import check_folder, disk_errors
 from agentrun.values.names import file_stem
 
 KEPT_BYTES = 1024 * 1024
+END_BYTES = 64 * 1024
 
 
 class ItemLogs:
@@ -38,7 +39,7 @@ class ItemLogs:
     def slot_path(self, slot: int) -> Path:
         path = self._slot_paths.get(slot)
         if path is None:
-            path = self._slot_paths[slot] = self._folder / f".slot-{slot}.log"
+            path = self._slot_paths[slot] = _slot_path(self._folder, slot)
         return path
 
     def append(self, slot: int, text: str) -> None:
@@ -91,6 +92,24 @@ def log_name(key: str) -> str:
     return f"{file_stem(key, digits=12)}.log"
 
 
+def log_paths(folder: Path, key: str, slot: int | None) -> list[Path]:
+    """The files with what an item printed: its finished attempts, then the running one in its slot."""
+    return [folder / log_name(key)] + ([_slot_path(folder, slot)] if slot is not None else [])
+
+
+def read_end(paths: Sequence[Path], count: int) -> tuple[Path | None, list[str]]:
+    """The last lines of the last of these files that has any, and which one that is."""
+    for path in reversed(paths):
+        text = _tail(path, END_BYTES).decode("utf-8", "replace")
+        if text:
+            return path, text.rstrip("\n").split("\n")[-count:]
+    return None, []
+
+
+def _slot_path(folder: Path, slot: int) -> Path:
+    return folder / f".slot-{slot}.log"
+
+
 def _open_append(path: Path) -> FileIO:
     return FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "wb")
 
@@ -101,7 +120,7 @@ def _tail(path: Path, count: int) -> bytes:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - count))
             return file.read(count)
-    except FileNotFoundError:
+    except OSError:
         return b""
 
 

@@ -165,6 +165,11 @@ class Store(ABC):
     def reader(self, *, accept_edits: bool = False) -> Reader:
         """A look at the job as it is now. CheckpointError if its state cannot be read."""
 
+    def holder(self) -> Holder | None:
+        """Who is at work on the job right now, even if its state cannot be read."""
+        with self.reader() as reader:
+            return reader.holder()
+
     @abstractmethod
     def load(self, *, accept_edits: bool = False) -> Loaded:
         """Find the run to resume, changing nothing."""

@@ -84,6 +84,15 @@ def store_of(opened: OpenJob) -> Store:
     return FolderCatalogue(opened.root).store(opened.job.name)
 
 
+def locate(ref: str, cwd: Path, state_dir: str | None = None, environ: Mapping[str, str] | None = None) -> KnownJob:
+    """The name and the store of the job that `ref` means. A known job is not opened; one that never ran is fine."""
+    found = find_job(ref, cwd, state_dir, environ)
+    if found.root is not None:
+        return KnownJob(found.name, FolderCatalogue(found.root).store(found.name))
+    opened = open_job(ref, found=found, cwd=cwd, state_dir=state_dir, environ=environ)
+    return KnownJob(opened.job.name, store_of(opened), opened.job)
+
+
 def open_known(ref: str, cwd: Path, state_dir: str | None = None, environ: Mapping[str, str] | None = None) -> KnownJob:
     """The job that `ref` means, to look at; from its records alone if its description cannot be read."""
     try:

@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 from agentrun.agents.failure import Failure
 from agentrun.agents.messages import Answer
-from agentrun.checkpoint.record import Edited, PublishedFile, Question, Record, Try
+from agentrun.checkpoint.record import Edited, PublishedFile, Record
+from agentrun.checkpoint.record import Question as Question
+from agentrun.checkpoint.record import Try as Try
 from agentrun.money.usage import Usage
 
 State = Literal["done", "failed", "skipped", "waiting", "running", "pending"]

@@ -30,11 +30,11 @@ from agentrun.store.folder.journal import (
     journal_number,
     write_journal,
 )
-from agentrun.store.folder.lock import FolderLease, Lock
+from agentrun.store.folder.lock import FolderLease, Lock, live_holder
 from agentrun.store.folder.reader import FolderReader
 from agentrun.store.folder.runs import Runs, names_in
 from agentrun.store.folder.state import StateFile, Written
-from agentrun.store.port import Loaded, Posted, Store, Sync
+from agentrun.store.port import Holder, Loaded, Posted, Store, Sync
 from agentrun.system.disk import (
     Disk,
     check_folder,
@@ -99,6 +99,9 @@ class FolderStore(Store):
 
     def reader(self, *, accept_edits: bool = False) -> FolderReader:
         return FolderReader(self.folder, accept_edits=accept_edits)
+
+    def holder(self) -> Holder | None:
+        return live_holder(self.folder)
 
     def load(self, *, accept_edits: bool = False) -> Loaded:
         """Read and check the state, changing nothing on disk."""
