@@ -5,31 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
-from types import ModuleType
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Annotated, NoReturn, TextIO
 
 import typer
 
 from agentrun_cli import terminal as console
-from agentrun_cli.commands.answer import answer
-from agentrun_cli.commands.clear import clear
-from agentrun_cli.commands.edit import edit
-from agentrun_cli.commands.failures import failures
-from agentrun_cli.commands.init import init
-from agentrun_cli.commands.items import items
-from agentrun_cli.commands.log import log
-from agentrun_cli.commands.redo import redo
-from agentrun_cli.commands.results import results
-from agentrun_cli.commands.resume import resume
-from agentrun_cli.commands.review import review
-from agentrun_cli.commands.show import show
-from agentrun_cli.commands.skip import skip
-from agentrun_cli.commands.start import start
-from agentrun_cli.commands.status import status
-from agentrun_cli.commands.stop import stop
-from agentrun_cli.commands.try_items import try_items
-from agentrun_cli.inside import ask, step, usage
 from agentrun_cli.inside import command as inside
 from agentrun_cli.loop import leave
 from agentrun_cli.parsing import Command, Group
@@ -51,41 +33,36 @@ Exit codes, where several apply the first of 74, 65, signals, 75, 4, 1, 3:
   129, 130, 143  stopped by a signal; checkpointed, can be resumed
 """
 
-app = typer.Typer(
-    cls=Group,
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    # Importing rich for help takes longer than most commands take to run.
-    rich_markup_mode=None,
-    epilog=EXITS,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-COMMANDS: dict[str, Callable[..., None]] = {
-    "start": start,
-    "resume": resume,
-    "try": try_items,
-    "status": status,
-    "stop": stop,
-    "items": items,
-    "show": show,
-    "log": log,
-    "failures": failures,
-    "results": results,
-    "review": review,
-    "answer": answer,
-    "redo": redo,
-    "edit": edit,
-    "skip": skip,
-    "clear": clear,
-    "init": init,
-}
-INSIDE: dict[str, ModuleType] = {"step": step, "ask": ask, "usage": usage}
-for name, command in COMMANDS.items():
-    app.command(name, cls=Command)(command)
-for name, module in INSIDE.items():
-    # Only for --help: `_main` handles these before typer sees them.
-    app.command(name, help=module.HELP, options_metavar=module.USAGE)(lambda: None)
+COMMANDS = (
+    "start", "resume", "try", "status", "stop", "items", "show", "log", "failures", "results",
+    "review", "answer", "redo", "edit", "skip", "clear", "init",
+)  # fmt: skip
+INSIDE = ("step", "ask", "usage")
+
+
+def build_app(words: Sequence[str] = ()) -> typer.Typer:
+    """The command line; only the command that `words` begin with, if they do: the others take longer than it does."""
+    app = typer.Typer(
+        cls=Group,
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        # Importing rich for help takes longer than most commands take to run.
+        rich_markup_mode=None,
+        epilog=EXITS,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback()(agentrun)
+    only = words[0] if words and words[0] in COMMANDS else None
+    for name in COMMANDS if only is None else [only]:
+        function = "try_items" if name == "try" else name
+        module = import_module(f"agentrun_cli.commands.{function}")
+        app.command(name, cls=Command)(getattr(module, function))
+    for name in INSIDE if only is None else ():
+        # Only for --help: `_main` handles these before typer sees them.
+        module = import_module(f"agentrun_cli.inside.{name}")
+        app.command(name, help=module.HELP, options_metavar=module.USAGE)(lambda: None)
+    return app
 
 
 def _show_version(wanted: bool) -> None:
@@ -96,7 +73,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def agentrun(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
@@ -143,7 +119,7 @@ def _main(arguments: list[str]) -> int:
         if not os.path.isdir("."):
             console.say("the current folder no longer exists; change to one that does")
             return 2
-        return int(app(arguments, prog_name="agentrun", obj=command, standalone_mode=False) or 0)
+        return int(build_app(arguments)(arguments, prog_name="agentrun", obj=command, standalone_mode=False) or 0)
     except AgentrunError as error:
         if trace := getattr(error, "traceback", ""):
             console.say(console.clean_text(trace).rstrip())
