@@ -103,6 +103,38 @@ def test_a_terminal_gets_a_bar_that_is_gone_at_the_end(command: str, tmp_path: P
     assert "\x1b[2K" in after_the_bar and "to resume:    agentrun resume go" in after_the_bar
 
 
+PROGRESS = {
+    "a function": (
+        "agent.py",
+        "import time\n"
+        "def go(item, ctx):\n"
+        "    ctx.progress('\\x1b[2J[bold]page 7[/y]')\n"
+        "    time.sleep(1)\n"
+        "    return 1\n",
+        ["agent.py:go"],
+    ),
+    "a program": (
+        "serve.sh",
+        "while read -r item; do\n"
+        """    echo '{"type": "progress", "text": "\\u001b[2J[bold]page 7[/y]"}'; read -r reply; sleep 1\n"""
+        """    echo '{"type": "done", "output": 1}'\n"""
+        "done\n",
+        ["--serve", "--name", "served", "--", "sh", "serve.sh"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", PROGRESS)
+def test_a_terminal_shows_what_items_are_doing_and_the_end_clears_it(command: str, tmp_path: Path, kind: str) -> None:
+    name, source, words = PROGRESS[kind]
+    (tmp_path / name).write_text(source)
+    (tmp_path / "items.txt").write_text("first\n")
+    code, seen = on_terminal(command, "start", "--items", "items.txt", "--as", "lines", *words, cwd=tmp_path)
+    assert code == 0, seen
+    assert "first  [bold]page 7[/y]" in seen and "\x1b[2J" not in seen
+    assert "page 7" not in seen[seen.rindex("\x1b[2K") :], "erased at the end"
+
+
 def test_no_color_and_dumb_terminals_are_honoured(command: str, tmp_path: Path) -> None:
     hostile_job(tmp_path)
     _, seen = on_terminal(command, *GO, cwd=tmp_path, TERM="dumb")

@@ -123,13 +123,14 @@ class PlainView:
         from agentrun.values.units import format_duration
 
         if not in_flight:
-            return  # the end, which is near, says the same
+            return  # the closing lines follow at once, and say the same
         line = f"{self.job}: {clean(reason)}"
         if reason.startswith("stopped by "):
             waits = format_duration(self._grace_seconds)
-            line += f"; {in_flight} in flight {_has(in_flight)} {waits} to finish, once more ends them now"
+            line += f"; {in_flight} in flight {_has(in_flight)} {waits} to finish; stop once more to end them now"
         else:
-            line += f"; {in_flight} in flight {'is' if in_flight == 1 else 'are'} finished first, and no new ones begun"
+            are = "is" if in_flight == 1 else "are"
+            line += f"; {in_flight} in flight {are} finished first, and no new items are started"
         self.say(line)
 
     def begin(self, progress: Progress) -> None:

@@ -8,7 +8,6 @@ import signal
 import time
 from typing import Any
 
-from agentrun.executors.programs.protocol import CANNOT_RUN, NOT_FOUND, OUTPUT_LIMIT_BYTES
 from agentrun_cli.inside.command import FOR_GOOD, WRONG, Left, as_text, connect, write
 
 USAGE = "NAME -- COMMAND…"
@@ -77,6 +76,8 @@ def unpack(value: Any) -> bytes:
 
 def _run(command: list[str]) -> tuple[bytes, int]:
     """What the command printed, and its exit code as a shell reports it."""
+    from agentrun.executors.programs.protocol import CANNOT_RUN, NOT_FOUND, OUTPUT_LIMIT_BYTES
+
     reading, writing = os.pipe()
     try:
         # Not subprocess, which takes longer to import than all of this to run. Python ignores SIGPIPE; others do not.

@@ -47,7 +47,7 @@ OutcomeKind = Literal["done", "failed", "waiting", "skipped", "cancelled", "lost
 
 
 async def call_json(channel: Channel, given: Mapping[str, Any]) -> Reply:
-    """The reply to a message that arrived as JSON; a malformed one is refused."""
+    """The channel's reply to a message in its JSON form; a malformed one is refused."""
     try:
         message = read_message(given)
     except ValueError as error:

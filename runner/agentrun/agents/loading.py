@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from agentrun.agents.crossing import Crossing
 from agentrun.agents.exceptions import user_traceback
 from agentrun.errors import AgentError
 
@@ -42,7 +43,7 @@ def loading_in_worker() -> bool:
     return _loading_in_worker
 
 
-class AgentReference(msgspec.Struct, frozen=True):
+class AgentReference(Crossing, frozen=True):
     """What another process needs to load an agent and to call it; it crosses as JSON."""
 
     base: str
@@ -56,10 +57,6 @@ class AgentReference(msgspec.Struct, frozen=True):
     """Whether the job has a carry."""
     sys_path: tuple[str, ...]
     """The runner's `sys.path`: the other process must find the same modules."""
-
-    def as_json(self) -> dict[str, Any]:
-        form: dict[str, Any] = msgspec.to_builtins(self)
-        return form
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> AgentReference:

@@ -10,24 +10,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
+from agentrun.agents.crossing import Crossing
 from agentrun.values.json import encode
 
 QUESTION_LIMIT_BYTES = 1024 * 1024
 NAME_LIMIT_BYTES = 1024
 
 
-class _Carried(msgspec.Struct, frozen=True):
-    def as_json(self) -> dict[str, Any]:
-        form: dict[str, Any] = msgspec.to_builtins(self)
-        return form
-
-
 # ---- messages, from the agent end
 
 
-class Message(_Carried, tag_field="type", tag="", frozen=True):
+class Message(Crossing, tag_field="type", tag="", frozen=True):
     """What an agent end sends."""
 
 
@@ -147,7 +140,7 @@ def _check_name(name: object) -> None:
 # ---- replies, from the runner end
 
 
-class Reply(_Carried, frozen=True):
+class Reply(Crossing, frozen=True):
     """What the runner end answers."""
 
 

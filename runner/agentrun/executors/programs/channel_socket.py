@@ -21,8 +21,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from agentrun.agents.attempt import Channel, call_json
-from agentrun.agents.messages import Park, Received, Refused, Reply
+from agentrun.agents.attempt import Channel
+from agentrun.agents.messages import Message, Park, Received, Refused, Reply, read_message
 from agentrun.executors.programs.base import read_json, write_json
 from agentrun.executors.programs.protocol import LINE_LIMIT_BYTES
 from agentrun.system.child import uncancelled
@@ -120,11 +120,11 @@ class ProgramEnd:
         self.must_end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the attempt must end: it is parked, or the runner could not answer (then with that error)."""
 
-    async def call(self, message: dict[str, Any]) -> Reply:
+    async def call(self, message: Message) -> Reply:
         """The reply to a message. CancelledError if the attempt ended, or must end, before there was one."""
         if not self._is_open:
             return Refused("this attempt is over")
-        call = asyncio.ensure_future(call_json(self._channel, message))
+        call = asyncio.ensure_future(self._channel(message))
         self._calls.add(call)
         try:
             reply = await call
@@ -225,8 +225,10 @@ class ProgramConnection(asyncio.Protocol):
             self._answering.add_done_callback(self._answered)
 
     def _find_attempt(self, line: bytes) -> None:
-        first = _parse(line)
-        attempt_id = first.get("attempt") if first is not None else None
+        try:
+            attempt_id = _parse(line).get("attempt")
+        except ValueError:
+            attempt_id = None
         if not isinstance(attempt_id, str):
             self._refuse('the first line must name the attempt: {"attempt": "…"}, with AGENTRUN_ATTEMPT_ID')
             return
@@ -237,9 +239,10 @@ class ProgramConnection(asyncio.Protocol):
             self._write(Received())
 
     async def _answer(self, end: ProgramEnd, line: bytes) -> None:
-        message = _parse(line)
-        if message is None:
-            self._write(Refused(f"a line must be a JSON object; found {line[:60].decode('utf-8', 'replace')!r}"))
+        try:
+            message = read_message(_parse(line))
+        except ValueError as error:
+            self._write(Refused(str(error)))
         else:
             self._write(await end.call(message))
 
@@ -258,12 +261,14 @@ class ProgramConnection(asyncio.Protocol):
             self._transport.write(write_json(reply.as_json()) + b"\n")
 
 
-def _parse(line: bytes) -> dict[str, Any] | None:
+def _parse(line: bytes) -> dict[str, Any]:
     try:
-        message = read_json(line)
+        value = read_json(line)
     except (ValueError, RecursionError):
-        return None
-    return message if isinstance(message, dict) else None
+        value = None
+    if not isinstance(value, dict):
+        raise ValueError(f"a line must be a JSON object; found {line[:60].decode('utf-8', 'replace')!r}")
+    return value
 
 
 def _unlink(path: str) -> None:
