@@ -163,8 +163,10 @@ def highest_seq(lines: Iterable[bytes]) -> int:
     return max((decode_record(line).seq for line in lines), default=0)
 
 
-def seal_record(values: dict[str, Any]) -> bytes:
+def seal_record(values: Any) -> bytes:
     """A record edited by hand, checked and given a new checksum."""
+    if not isinstance(values, dict):
+        raise RecordError(f"a record is {str(values)[:60]!r}; it is an object")
     named = f"the record of {values.get('key')!r}"
     raw = {**values, "output": Raw(orjson.dumps(values["output"]))} if "output" in values else values
     try:

@@ -293,7 +293,8 @@ class Catalogue(ABC):
     def kept_flags(self, name: str) -> dict[str, Any]:
         """The flags kept with the job's unfinished run. What cannot be read is for the launch to report."""
         try:
-            with self.store(name).reader() as reader:
+            # Edits too: a launch that accepts them keeps these flags, and one that does not stops by itself.
+            with self.store(name).reader(accept_edits=True) as reader:
                 return reader.checkpoint.context.kept if reader.checkpoint is not None else {}
         except AgentrunError:
             return {}
