@@ -1,4 +1,4 @@
-"""From a job that was asked for to a launch that has ended, or to the plan of one."""
+"""Run a launch, or show its plan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ready:
-    """A job, its agent and its environment, with nothing on disk touched yet."""
+    """A job, its agent and its environment. Nothing on disk has changed yet."""
 
     opened: OpenJob
     agent: Agent
@@ -36,7 +36,7 @@ def open_asked(asked: Asked, *, fresh: bool = False) -> OpenJob:
 
 
 def make_ready(opened: OpenJob) -> Ready:
-    """Go to the job's folder, give the agent its environment, and load it."""
+    """Change to the job's folder, set the agent's environment, and load the agent."""
     from agentrun.agents.agent import load_agent
     from agentrun.job.opening import agent_environment
 
@@ -44,7 +44,7 @@ def make_ready(opened: OpenJob) -> Ready:
     environ = agent_environment(job, os.environ)
     os.environ.update(environ)
     os.chdir(job.base)
-    # What a module prints while it is loaded is not data.
+    # What a module prints while being imported is not data.
     with contextlib.redirect_stdout(sys.stderr):
         return Ready(opened, load_agent(job), environ)
 
@@ -54,12 +54,12 @@ def options_of(given: dict[str, Any], *, resume: bool) -> Options:
 
     names = ("fresh", "limit", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps")
     asked = {name: given[name] for name in names if given.get(name)}
-    # Who only wants to know whether it is free does not wait for it.
+    # With --if-free, do not wait for the lock.
     return Options(resume=resume, wait_seconds=0.5 if given.get("if_free") else 5.0, **asked)
 
 
 def launch(asked: Asked, options: Options) -> int:
-    """One launch, or the plan of one; returns the exit code."""
+    """Run one launch, or show its plan; return the exit code."""
     from agentrun.errors import AgentrunError, BusyError
 
     given = asked.given
@@ -82,14 +82,14 @@ def launch(asked: Asked, options: Options) -> int:
 
 
 def _with_hints(error: Any, name: str, shown: str) -> Any:
-    """A command in a message is one that works here."""
+    """The error, with the command in its message changed to one that works in the current folder."""
     error.message = re.sub(rf"(agentrun \w+) {re.escape(name)}$", lambda match: f"{match[1]} {shown}", error.message)
     error.args = (error.message,)
     return error
 
 
 def _nothing_to_resume(opened: OpenJob) -> dict[str, Any] | None:
-    """Known without the lock, and without loading the agent: no run is unfinished."""
+    """The last run's summary if no run is unfinished. Needs neither the lock nor the agent."""
     from agentrun.errors import PlanError
     from agentrun.runs.recovery import changed_run
     from agentrun.store.folder.store import FolderStore
@@ -100,7 +100,7 @@ def _nothing_to_resume(opened: OpenJob) -> dict[str, Any] | None:
     ended = read_summaries(opened.folder)
     if not ended:
         name = opened.job.name
-        raise PlanError(f"{name}: has no run to go on with; begin one with: agentrun start {name}")
+        raise PlanError(f"{name}: has no run to resume; start one with: agentrun start {name}")
     return {**ended[0], "exit_code": 0, "nothing_to_do": True}
 
 
@@ -152,20 +152,20 @@ def _end(summary: dict[str, Any], opened: OpenJob, asked: Asked, seconds: float)
         for line in closing_lines(summary, opened.job.name, name, seconds):
             console.say(line)
     if asked.given["as_json"]:
-        # The run counts, not whether somebody still listens.
+        # The exit code is the run's, even if standard output was closed.
         with contextlib.suppress(console.ReaderGone):
             console.put_json(summary)
     return code
 
 
 def _stdin(opened: OpenJob) -> BinaryIO | None:
-    """Standard input, where the items come from it. Nobody types them again to go on with a run."""
+    """Standard input, if items come from it. To resume a run, nobody has to type them again."""
     if opened.job.items.pattern != "-" or sys.stdin is None:
         return None
     if sys.stdin.isatty():
         if (opened.folder / "state.json").exists():
             return None
-        console.say("reading items from the keyboard, one a line; end with Ctrl-D")
+        console.say("reading items from the keyboard, one per line; finish with Ctrl-D")
     return sys.stdin.buffer
 
 
@@ -173,7 +173,7 @@ def _stdin(opened: OpenJob) -> BinaryIO | None:
 
 
 def show_plan(ready: Ready, options: Options, *, as_json: bool) -> None:
-    """The plan as data. Takes no lock, and changes nothing on disk."""
+    """Print the plan. Takes no lock and changes nothing on disk."""
     from agentrun.launch.preview import plan_launch
     from agentrun_cli.drawing.plan import first_argv, plan_json, plan_lines
 

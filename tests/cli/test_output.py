@@ -100,7 +100,7 @@ def test_a_terminal_gets_a_bar_that_is_gone_at_the_end(command: str, tmp_path: P
     assert "\x1b]0;" not in seen and "\x1b[2J" not in seen
     assert "\x1b[?25l" not in seen, "the cursor was hidden: a killed runner could not bring it back"
     after_the_bar = seen[seen.rindex("━") :]
-    assert "\x1b[2K" in after_the_bar and "go on with:   agentrun resume go" in after_the_bar
+    assert "\x1b[2K" in after_the_bar and "to resume:    agentrun resume go" in after_the_bar
 
 
 def test_no_color_and_dumb_terminals_are_honoured(command: str, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_all_jobs_are_a_table_and_one_is_told_in_detail(agentrun: Run, job: Path
     one = agentrun("status", "work", cwd=job)
     assert one.stdout.startswith("work: failed, 2 of 3 done, 1 failed\n")
     assert "failed      index 1" in one.stdout and "output      work.results.jsonl" in one.stdout
-    assert "go on with: agentrun resume work" in one.stdout and "2 of version" in one.stdout
+    assert "to resume:  agentrun resume work" in one.stdout and "2 of version" in one.stdout
     assert json.loads(agentrun("status", "work", "--json", cwd=job).stdout)["counts"]["failed"] == 1
     assert [one["job"] for one in json.loads(agentrun("status", "--json", cwd=job).stdout)] == ["other", "work"]
     outside = agentrun("status", "work/job.toml")

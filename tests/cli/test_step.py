@@ -150,7 +150,7 @@ def test_a_folder_with_a_long_path_has_its_socket_elsewhere(program: Callable[..
 def test_outside_of_a_program_they_say_so(agentrun: Run, words: list[str]) -> None:
     ended = agentrun(*words)
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.startswith(f"agentrun {words[0]}: not inside of such a program")
+    assert ended.stderr.startswith(f"agentrun {words[0]}: only for programs that agentrun runs as agents")
 
 
 def test_a_runner_that_is_gone_is_told(agentrun: Run, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which job and which items a person means: a key, a path that leads to the item's file, or an index."""
+"""Find the job and the items that a person names: by key, by path to the item's file, or by index."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEAR = 3
 
 
 class Opened(Protocol):
-    """A job and the folder of its state, such as `open_job` gives."""
+    """A job and the folder of its state, as `open_job` returns it."""
 
     @property
     def job(self) -> Job | None: ...
@@ -32,7 +32,7 @@ class Opened(Protocol):
 
 @dataclass(frozen=True)
 class KnownJob:
-    """A job to look at. Where its job file cannot be read, `job` is None: its records are there all the same."""
+    """A job to look at. `job` is None if its job file cannot be read; its records may still be."""
 
     job: Job | None
     folder: Path
@@ -58,13 +58,13 @@ def open_known(ref: str, state_dir: str | None) -> KnownJob:
         folder = _known_folder(ref, state_dir)
         if folder is None:
             raise
-        say(f"{clean(error.message)}; shown from its records alone")
+        say(f"{clean(error.message)}; showing only what is on record")
         return KnownJob(None, folder, ref, state_dir)
     return KnownJob(opened.job, opened.folder, ref, state_dir)
 
 
 def _known_folder(ref: str, state_dir: str | None) -> Path | None:
-    """The folder of a job whose own description cannot be read."""
+    """The folder of a job whose job file cannot be read."""
     from agentrun.job.file import default_name
     from agentrun.job.home import known_jobs, state_root
     from agentrun_cli.terminal import HERE
@@ -80,7 +80,7 @@ def _known_folder(ref: str, state_dir: str | None) -> Path | None:
 
 
 def open_items(known: KnownJob) -> Listing:
-    """The job's items. A source that cannot be read is said; then they are those on record."""
+    """The job's items; only those on record, with a message, if the source cannot be read."""
     from agentrun.errors import ItemsError, LaterError
     from agentrun.views.listing import open_listing
     from agentrun_cli.terminal import clean, say
@@ -90,7 +90,7 @@ def open_items(known: KnownJob) -> Listing:
     except (ItemsError, LaterError) as error:
         if not known.folder.is_dir():
             raise
-        say(f"{clean(error.message)}; shown from its records alone")
+        say(f"{clean(error.message)}; showing only what is on record")
         listing = open_listing(known.folder)
     if listing.note:
         say(f"{known.folder.name}: {listing.note}")
@@ -100,12 +100,14 @@ def open_items(known: KnownJob) -> Listing:
 def choose_items(
     opened: Opened, refs: Sequence[str], indexes: Sequence[int] = (), *, spool: Path | None = None
 ) -> list[Item]:
-    """The items of the source that are meant, in the order they were asked for."""
+    """The named items of the source, in the order of the names."""
     from agentrun.errors import UsageError
     from agentrun.views.listing import read_source
 
     if opened.job is None:
-        raise UsageError(f"{opened.folder.name}: its job file cannot be read, so its items are not known")
+        raise UsageError(
+            f"{opened.folder.name}: its job file cannot be read, so its items are unknown; fix the job file"
+        )
     asked = [(ref, keys_meant(ref, opened.job.base)) for ref in refs]
     wanted_keys = {key for _, keys in asked for key in keys}
     wanted_indexes = set(indexes)
@@ -132,7 +134,7 @@ def choose_items(
 
 
 def choose_view(known: KnownJob, listing: Listing, ref: str | None, index: int | None) -> ItemView:
-    """The one item that is meant, with what is on record of it."""
+    """The named item, with what is on record about it."""
     from agentrun.errors import UsageError
 
     name = known.folder.name
@@ -141,7 +143,7 @@ def choose_view(known: KnownJob, listing: Listing, ref: str | None, index: int |
     if ref is None:
         found = listing.find(index=index)
         if found is None:
-            raise UsageError(f"{name}: there is no item {index}; it has {len(listing)}, the first is 0")
+            raise UsageError(f"{name}: there is no item {index}; it has {len(listing)} items, the first is 0")
         return found
     for key in keys_meant(ref, known.job.base if known.job else None):
         if (found := listing.find(key=key)) is not None:
@@ -150,14 +152,14 @@ def choose_view(known: KnownJob, listing: Listing, ref: str | None, index: int |
 
 
 def choose_views(known: KnownJob, listing: Listing, refs: Sequence[str], indexes: Sequence[int] = ()) -> list[ItemView]:
-    """The items that are meant by name, in the order they were asked for, each once."""
+    """The named items, in the order of the names, each once."""
     named = [choose_view(known, listing, ref, None) for ref in refs]
     named += [choose_view(known, listing, None, index) for index in indexes]
     return list({view.key: view for view in named}.values())
 
 
 def is_of_cause(view: ItemView, text: str) -> bool:
-    """Did it fail for this cause, as `agentrun failures` shows it? A part of the words will do, in any case."""
+    """Whether it failed with this cause, as `agentrun failures` shows it; part of the text is enough, in any case."""
     from agentrun.views.causes import VARIES, cause_shape
     from agentrun_cli.terminal import clean
 
@@ -166,7 +168,7 @@ def is_of_cause(view: ItemView, text: str) -> bool:
     cause, said = clean(view.cause, limit=10_000), clean(text).strip()
     shape, meant = cause_shape(cause).casefold(), cause_shape(said.rstrip(VARIES)).casefold()
     is_cut = said.endswith(VARIES)
-    # A whole message means all that differ only in numbers and names: the items of one heading.
+    # A whole message matches all that differ only in numbers and names: the items under one heading.
     return bool(said) and (
         said.casefold() in cause.casefold()
         or said.casefold() in shape
@@ -175,7 +177,7 @@ def is_of_cause(view: ItemView, text: str) -> bool:
 
 
 def find_input(known: KnownJob, key: str) -> Item | None:
-    """The item itself, where the source still has it."""
+    """The item itself, if the source still has it."""
     from agentrun.errors import AgentrunError
     from agentrun.views.listing import read_source
 
@@ -188,7 +190,7 @@ def find_input(known: KnownJob, key: str) -> Item | None:
 
 
 def keys_meant(ref: str, base: Path | None) -> list[str]:
-    """The keys that a word may mean: itself, and as a path from here the one that is relative to the job."""
+    """The keys that a word may mean: the word itself, or as a path from here, relative to the job's folder."""
     from agentrun_cli.terminal import HERE
 
     keys = [ref]
@@ -199,7 +201,7 @@ def keys_meant(ref: str, base: Path | None) -> list[str]:
 
 
 def words_for(key: str, index: int) -> str:
-    """How to name an item in a command, as a shell reads it."""
+    """How to name an item in a command, quoted for the shell."""
     import shlex
 
     from agentrun_cli.terminal import clean
@@ -219,13 +221,13 @@ def _unknown(folder: Path, ref: str, keys: Iterator[str]) -> str:
 
 
 def near_misses(ref: str, keys: Iterable[str]) -> list[str]:
-    """A few keys that may have been meant, among the first of many."""
+    """A few similar keys, among the first of many."""
     from difflib import get_close_matches
 
     compared = list(islice(keys, _KEYS_COMPARED))
     word = ref.strip().casefold()
     inside = [key for key in compared if word and word in key.casefold()]
-    # Comparing is slow: of many keys only those that end as what was typed does.
+    # Comparing is slow: of many keys, only those with the same ending.
     ends = [key for key in compared if len(compared) <= 500 or key[-6:] == ref[-6:]][:1000]
     close = get_close_matches(ref, ends, n=_NEAR)
     return list(dict.fromkeys([*sorted(inside, key=len)[:_NEAR], *close]))[:_NEAR]

@@ -1,4 +1,4 @@
-"""A conversation about the waiting items, one by one. Each answer is posted at once.
+"""Review the waiting items, one by one. Each answer is posted at once.
 
 1 of 3   letters/ada.txt   asked 5m ago
   Send this draft?
@@ -45,12 +45,12 @@ class Review:
         self._run_id = run_id
         self._by = by
         self.posted = 0
-        """By this review."""
+        """Answers posted by this review."""
         self.answered = 0
-        """Also by others, meanwhile."""
+        """The same, with those that others posted meanwhile."""
 
     def talk(self, total: int) -> None:
-        """Until all were shown, or the person has enough."""
+        """Show all waiting items, until the person quits."""
         from agentrun.people.messages import answered, messages_in, open_inbox, question_of
         from agentrun_cli.terminal import clean, put
 
@@ -58,7 +58,7 @@ class Review:
         for number, view in enumerate(self._listing.items({"waiting"}), 1):
             if question_of(view) in answered(messages_in(inbox)):
                 self.answered += 1
-                put(f"\n{number} of {total}   {clean(view.key)}: answered already, not taken in yet")
+                put(f"\n{number} of {total}   {clean(view.key)}: already answered, not processed yet")
                 continue
             self._show(view, f"{number} of {total}")
             if not self._ask(view):
@@ -78,7 +78,7 @@ class Review:
         put("")
 
     def _ask(self, view: ItemView) -> bool:
-        """Until it is answered or left; False to quit."""
+        """Ask until it is answered or left for later; False to quit."""
         from agentrun_cli.asking.confirming import asks
         from agentrun_cli.terminal import clean, put
 
@@ -109,7 +109,7 @@ class Review:
                 case "q":
                     return False
                 case _:
-                    put("type one of the letters a, r, w, e, v, s or q, and Enter")
+                    put("type one of the letters a, r, w, e, v, s or q, then Enter")
 
     def _post(self, view: ItemView, yes: bool, text: str, details: dict[str, Any]) -> None:
         from agentrun.people.messages import answer_message
@@ -127,7 +127,7 @@ class Review:
         words = asks("your words (empty: back): ")
         if not words:
             return False
-        verdict = asks("and that is a yes? [Y/n] ")
+        verdict = asks("is that a yes? [Y/n] ")
         if verdict is None:
             return False
         yes = verdict.lower() in ("", "y", "yes")
@@ -136,7 +136,7 @@ class Review:
         return True
 
     def _edit(self, view: ItemView, details: dict[str, Any]) -> None:
-        """Change a detail in the editor; it goes with the answer."""
+        """Change a detail in the editor; it is posted with the answer."""
         from agentrun.errors import UsageError
         from agentrun_cli.asking.editing import UNCHANGED, edit_value
         from agentrun_cli.terminal import clean, put
@@ -151,7 +151,7 @@ class Review:
             put(clean(error.message))
             return
         if value is UNCHANGED:
-            put(f"{clean(name)}: left as it is")
+            put(f"{clean(name)}: unchanged")
             return
         details[name] = value
         put(f"{clean(name)}: edited; now approve or refuse")
@@ -173,5 +173,5 @@ class Review:
             return names[int(typed) - 1]
         if typed in known:
             return typed
-        put("none of them; nothing is edited")
+        put("no such detail; nothing is edited")
         return None

@@ -1,4 +1,4 @@
-"""agentrun answer: answer the question of an item that waits."""
+"""agentrun answer: answer the question of a waiting item."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def answer(
     yes: Annotated[bool, typer.Option("--yes", help="Approve.")] = False,
     no: Annotated[bool, typer.Option("--no", help="Refuse.")] = False,
     text: Annotated[
-        str | None, typer.Option("--text", metavar="TEXT", help="Answer in words; alone it is yes.")
+        str | None, typer.Option("--text", metavar="TEXT", help="Answer in words; alone it means yes.")
     ] = None,
     details: Annotated[
-        str | None, typer.Option("--json", metavar="OBJECT", help='Edit details: {"draft": "…"}; alone it is yes.')
+        str | None, typer.Option("--json", metavar="OBJECT", help='Edit details: {"draft": "…"}; alone it means yes.')
     ] = None,
-    all_items: Annotated[bool, typer.Option("--all", help="All that wait.")] = False,
+    all_items: Annotated[bool, typer.Option("--all", help="All waiting items.")] = False,
     file: Annotated[
         str | None,
         typer.Option("--file", metavar="PATH", help="A .csv or .jsonl: key, answer (yes/no), text, details."),
@@ -34,7 +34,7 @@ def answer(
     resume: handing_in.Resume = False,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Answer an item that waits for a person.
+    """Answer the question of a waiting item.
 
     \b
     agentrun answer drafts letters/ada.txt --yes
@@ -67,7 +67,7 @@ def answer(
         _say_answered(known, len(answers) - len(new), is_one=file is None and not all_items)
     if not new:
         raise UsageError(
-            f"{known.folder.name}: {'nothing new to answer' if answers else 'no item waits for an answer'}"
+            f"{known.folder.name}: {'nothing new to answer' if answers else 'no items are waiting for an answer'}"
         )
     handing_in.hand_in(known, [answer_message(view, run_id, by=who, **said) for view, said in new])
     handing_in.end(known, f"{handing_in.are(len(new), 'answer')} posted", go_on=resume)
@@ -77,9 +77,9 @@ def _check(given: dict[str, bool], *, is_one: bool, is_all: bool, file: str | No
     from agentrun.errors import UsageError
 
     if is_one + is_all + (file is not None) != 1:
-        raise UsageError("which item? Give its key or --index N, or --all, or --file PATH; one of them")
+        raise UsageError("which item? Give one of: its key, --index N, --all, --file PATH")
     if file is not None and any(given.values()):
-        raise UsageError("--file has the answers in it; leave out --yes, --no, --text and --json")
+        raise UsageError("--file contains the answers; leave out --yes, --no, --text and --json")
     if given["yes"] and given["no"]:
         raise UsageError("--yes and --no are both given; give one of them")
     if file is None and not any(given.values()):
@@ -107,7 +107,7 @@ def _say_answered(known: KnownJob, count: int, *, is_one: bool) -> None:
 
     if is_one:
         raise UsageError(
-            f"{known.folder.name}: that question has an answer, not taken in yet; the first answer wins; "
-            f"go on with: {handing_in.how_to_go_on(known)}"
+            f"{known.folder.name}: this question has an answer that is not processed yet; the first answer wins; "
+            f"to continue: {handing_in.how_to_go_on(known)}"
         )
-    say(f"{handing_in.are(count, 'question')} answered already, not taken in yet; the first answer wins")
+    say(f"{handing_in.are(count, 'question')} already answered, not processed yet; the first answer wins")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def failures(job: flags.KnownJob, as_json: flags.AsJson = False, state_dir: flags.StateDir = None) -> None:
-    """Show the failed items by cause. --json: a line for each item."""
+    """Show the failed items by cause. --json: one line per item."""
     from agentrun.views.causes import group_failures
     from agentrun_cli.asking.choosing import open_items, open_known, words_for
     from agentrun_cli.drawing.causes import cause_lines
@@ -26,20 +26,20 @@ def failures(job: flags.KnownJob, as_json: flags.AsJson = False, state_dir: flag
         total, ended = len(listing), listing.summary is not None
     count = sum(group.count for group in groups)
     if not count:
-        say(f"{known.folder.name}: no item has failed")
+        say(f"{known.folder.name}: no items have failed")
         return
     causes = counted(len(groups), "cause")
     put(f"{clean(known.folder.name)}: {count:,} of {counted(total, 'item')} failed, from {causes}")
     for line in cause_lines(groups):
         put(line)
     say()
-    say(f"one of them:  agentrun show {known.name} {words_for(groups[0].keys[0], groups[0].index)}")
+    say(f"one item:     agentrun show {known.name} {words_for(groups[0].keys[0], groups[0].index)}")
     if ended:
-        say(f"all again:    agentrun start {known.name}   (that run is finished; a new one begins)")
+        say(f"retry:        agentrun start {known.name}   (this run is finished; a new one starts)")
     else:
         again = flags.how_to_go_on(known.name, known.job.agent if known.job is not None else None)
         failed = "--failed" if again.startswith("agentrun ") else "failed=True"
-        say(f"try again:    {again}   ({failed}: also those that have failed three times)")
+        say(f"retry:        {again}   ({failed}: also items that failed in three launches)")
 
 
 def _put_json(listing: Listing) -> None:

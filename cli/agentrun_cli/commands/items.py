@@ -37,7 +37,7 @@ class Order(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a line says; an item without its output, since a sort holds them all."""
+    """What a line shows of an item. Without the output, because a sort holds all rows."""
 
     index: int
     key: str
@@ -68,7 +68,7 @@ class Row:
         )
 
 
-# The longest, the most, the oldest first: what one looks for. What was never run comes last.
+# Longest, most, oldest first, because people look for those. Items that never ran come last.
 _SORTS: dict[str, Callable[[Row], Any]] = {
     "duration": lambda row: (-row.seconds, row.index),
     "attempts": lambda row: (-row.attempts, row.index),
@@ -81,11 +81,13 @@ _SORTS: dict[str, Callable[[Row], Any]] = {
 
 def items(
     job: flags.KnownJob,
-    state: Annotated[list[State] | None, typer.Option("--state", help="Only these; can be repeated.")] = None,
-    sort: Annotated[Order, typer.Option("--sort", help="The longest, most, oldest or dearest first.")] = Order.index,
-    reverse: Annotated[bool, typer.Option("--reverse", help="The other way round.")] = False,
+    state: Annotated[
+        list[State] | None, typer.Option("--state", help="Only items in this state; can be repeated.")
+    ] = None,
+    sort: Annotated[Order, typer.Option("--sort", help="Longest, most, oldest or most expensive first.")] = Order.index,
+    reverse: Annotated[bool, typer.Option("--reverse", help="Reverse the order.")] = False,
     agent_version: Annotated[
-        str | None, typer.Option("--agent-version", metavar="V", help="Only of this version of the agent.")
+        str | None, typer.Option("--agent-version", metavar="V", help="Only results of this version of the agent.")
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most N lines.")] = None,
     as_json: flags.AsJson = False,
@@ -105,17 +107,17 @@ def items(
         total, columns = len(listing), _columns(listing)
         count = _put_json(rows) if as_json else _put_lines(item_table(rows, total=total, columns=columns))
     if not count:
-        say(f"{known.folder.name}: {f'none of its {total:,} items is so' if total else 'no items are on record'}")
+        say(f"{known.folder.name}: {f'none of its {total:,} items match' if total else 'no items are on record'}")
 
 
 def _columns(listing: Listing) -> list[str]:
-    """Those that are there only where they say something."""
+    """The columns that are shown only where they differ from item to item."""
     usage = listing.checkpoint.usage if listing.checkpoint else (listing.summary or {}).get("usage") or {}
     return [name for name, wanted in (("cost", "cost" in usage), ("agent", len(listing.versions) > 1)) if wanted]
 
 
 def _sorted(rows: Iterable[Row], by: str, *, reverse: bool, limit: int | None) -> Iterable[Row]:
-    """Streamed in item order where that is asked for; otherwise no more are held than are shown."""
+    """Sort; stream where the order is that of the items, and hold no more rows than are shown."""
     from heapq import nlargest, nsmallest
     from itertools import islice
 

@@ -1,4 +1,4 @@
-"""agentrun log: what happened to a job; or what an item's attempts printed."""
+"""agentrun log: what happened to a job, or what an item's attempts printed."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ def log(
     job: flags.KnownJob,
     item: Annotated[str | None, typer.Argument(metavar="ITEM", help="A key, or a path to the item's file.")] = None,
     index: Annotated[int | None, typer.Option("--index", metavar="N", help="The item's position; 0 is first.")] = None,
-    lines: Annotated[int | None, typer.Option("-n", "--lines", metavar="N", min=1, help="Only the last N.")] = None,
+    lines: Annotated[
+        int | None, typer.Option("-n", "--lines", metavar="N", min=1, help="Only the last N lines.")
+    ] = None,
     state_dir: flags.StateDir = None,
 ) -> None:
     """Show the launches and stops of a job; with ITEM, what its attempts printed.
 
-    Inside of a program that is an agent, `agentrun log WORDS…` writes a line to its item's log instead.
+    Inside a program that is an agent, `agentrun log WORDS…` writes a line to its item's log instead.
     """
     from agentrun_cli.asking.choosing import open_known
     from agentrun_cli.drawing.log import event_lines
@@ -48,7 +50,7 @@ def log(
 
 # ---- a job
 def _events(folder: Path) -> Iterator[dict[str, Any]]:
-    """What log.jsonl says, the rotated part first. A line that cannot be read is passed over."""
+    """The events of log.jsonl, the rotated file first. Lines that cannot be read are ignored."""
     import orjson
 
     for name in ("log.1.jsonl", "log.jsonl"):
@@ -81,15 +83,15 @@ def _put_item_log(known: KnownJob, ref: str | None, index: int | None, lines: in
             printed += _put_bytes(file)
     if not printed:
         why = {
-            "done": "what it printed was dropped when it was done",
+            "done": "it was dropped when the item was done",
             "running": "it has printed nothing yet",
             "pending": "it has not been run yet",
         }.get(view.state, "it printed nothing")
-        say(f"{known.folder.name}: no log of that item; {why}")
+        say(f"{known.folder.name}: this item has no log; {why}")
 
 
 def log_paths(folder: Path, key: str, slot: int | None) -> list[Path]:
-    """Where what an item printed is: its attempts so far, then the one under way."""
+    """The files with what an item printed: finished attempts, then the running one."""
     from agentrun.outputs.logs import log_name
 
     logs = folder / "logs"
@@ -97,7 +99,7 @@ def log_paths(folder: Path, key: str, slot: int | None) -> list[Path]:
 
 
 def read_end(folder: Path, key: str, slot: int | None, count: int) -> tuple[Path | None, list[str]]:
-    """The last lines of an item's log; of the attempt under way, if there is one."""
+    """The last lines of an item's log, from the running attempt if there is one."""
     for path in reversed(log_paths(folder, key, slot)):
         try:
             with path.open("rb") as file:
@@ -112,7 +114,7 @@ def read_end(folder: Path, key: str, slot: int | None, count: int) -> tuple[Path
 
 
 def _seek_last(file: BinaryIO, lines: int) -> None:
-    """To where the last `lines` lines begin. A log is bounded, so it is simply read."""
+    """Seek to the start of the last `lines` lines. Logs are bounded, so the whole file is read."""
     data = file.read()
     at = len(data.rstrip(b"\n"))
     for _ in range(lines):
@@ -123,7 +125,7 @@ def _seek_last(file: BinaryIO, lines: int) -> None:
 
 
 def _put_bytes(file: BinaryIO) -> int:
-    """As they are; to a terminal without control codes."""
+    """Print the file; on a terminal without control codes."""
     from agentrun_cli.terminal import clean_text, put_bytes
 
     printed = 0

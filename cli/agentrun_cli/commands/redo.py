@@ -1,4 +1,4 @@
-"""agentrun redo: begin items anew."""
+"""agentrun redo: start items over."""
 
 from __future__ import annotations
 
@@ -20,21 +20,24 @@ def redo(
     job: flags.KnownJob,
     items: handing_in.ManyItems = None,
     index: handing_in.Indexes = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Those that failed, also those set aside.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="All failed items, including those set aside.")] = False,
     cause: Annotated[
-        str | None, typer.Option("--cause", metavar="TEXT", help="Those that failed with this, as failures shows it.")
+        str | None,
+        typer.Option("--cause", metavar="TEXT", help="Items that failed with this cause, as failures shows it."),
     ] = None,
     agent_version: Annotated[
-        str | None, typer.Option("--agent-version", metavar="V", help="Made by this version of the agent.")
+        str | None, typer.Option("--agent-version", metavar="V", help="Results of this version of the agent.")
     ] = None,
-    first: Annotated[int | None, typer.Option("--from", metavar="K", min=0, help="Index K and all after it.")] = None,
+    first: Annotated[
+        int | None, typer.Option("--from", metavar="K", min=0, help="The item at index K and all after it.")
+    ] = None,
     steps: Annotated[str | None, typer.Option("--steps", metavar="NAME", help="Keep the steps before NAME.")] = None,
-    now: Annotated[bool, typer.Option("--now", "--resume", help="At once, not with the next launch.")] = False,
+    now: Annotated[bool, typer.Option("--now", "--resume", help="At once, not at the next launch.")] = False,
     yes: handing_in.Yes = False,
     by: handing_in.By = None,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Begin items anew; the results they have are given up.
+    """Start items over; their results are discarded.
 
     \b
     agentrun redo triage documents/0007.txt
@@ -56,19 +59,19 @@ def redo(
             found: Iterator[ItemView] = iter(choose_views(known, listing, items or [], index or []))
         else:
             found = _selected(listing, failed=failed, cause=cause, version=agent_version, first=first)
-        # Not the records: there may be very many.
-        views = [_light(view) for view in found if _can_begin_anew(known, listing, view, is_named=named)]
+        # Without the records: there may be very many.
+        views = [_light(view) for view in found if _can_start_over(known, listing, view, is_named=named)]
         if not views:
-            raise UsageError(f"{known.folder.name}: no item is meant by that; see: agentrun items {known.name}")
+            raise UsageError(f"{known.folder.name}: no items match; see: agentrun items {known.name}")
         if steps is not None:
             _check_steps(known, listing, views, steps)
     done = sum(view.state == "done" for view in views)
     if done:
         one = "a finished result" if done == 1 else f"{done:,} finished results"
-        of = f", for {counted(len(views), 'item')} to be run again" if len(views) > 1 else ""
-        say(f"{known.folder.name}: this gives up {one}{of}")
+        of = f", to run {counted(len(views), 'item')} again" if len(views) > 1 else ""
+        say(f"{known.folder.name}: this discards {one}{of}")
         if not named:
-            handing_in.confirm(known, "go ahead?", yes=yes)
+            handing_in.confirm(known, "continue?", yes=yes)
     handing_in.hand_in(known, [redo_message(view, run_id, keep_before=steps, now=now, by=who) for view in views])
     handing_in.end(known, f"{handing_in.are(len(views), 'item')} to be run again", go_on=now, at_launch=not now)
 
@@ -76,7 +79,7 @@ def redo(
 def _selected(
     listing: Listing, *, failed: bool, cause: str | None, version: str | None, first: int | None
 ) -> Iterator[ItemView]:
-    """The items for which all that was asked holds."""
+    """The items that match all the filters."""
     from agentrun_cli.asking.choosing import is_of_cause
 
     for view in listing.items({"failed"} if failed or cause is not None else None):
@@ -94,7 +97,7 @@ def _light(view: ItemView) -> ItemView:
     return replace(view, record=None)
 
 
-def _can_begin_anew(known: KnownJob, listing: Listing, view: ItemView, *, is_named: bool) -> bool:
+def _can_start_over(known: KnownJob, listing: Listing, view: ItemView, *, is_named: bool) -> bool:
     from agentrun.errors import UsageError
 
     if view.state != "pending" or listing.has_steps(view):
@@ -111,5 +114,5 @@ def _check_steps(known: KnownJob, listing: Listing, views: list[ItemView], name:
     if any(name in names for names in found.values()):
         return
     names = list(dict.fromkeys(name for names in found.values() for name in names))
-    has = f"they have {', '.join(names[:10])}" if names else "no steps of theirs are on record; leave out --steps"
-    raise UsageError(f"{known.folder.name}: none of them has a step {name}; {has}")
+    has = f"they have {', '.join(names[:10])}" if names else "they have no steps on record; leave out --steps"
+    raise UsageError(f"{known.folder.name}: none of these items has a step {name}; {has}")

@@ -1,4 +1,4 @@
-"""agentrun results: what is there so far, in item order, as JSON lines."""
+"""agentrun results: the results so far, in item order, as JSON lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def results(
     full: Annotated[bool, typer.Option("--full", help="With times, attempts, cost and the agent's version.")] = False,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Print the results there are, as JSON lines in item order."""
+    """Print the results so far, as JSON lines in item order."""
     from agentrun_cli.asking.choosing import open_items, open_known
     from agentrun_cli.terminal import say
 
@@ -39,7 +39,7 @@ def results(
 
 
 def _put_output(folder: Path) -> bool:
-    """Of a finished run: its own output, byte for byte, if that is still what it wrote."""
+    """Print the output of a finished run, byte for byte, if the file is still what the run wrote."""
     import hashlib
     from pathlib import Path
 
@@ -59,7 +59,7 @@ def _put_output(folder: Path) -> bool:
     with file:
         if hashlib.file_digest(file, "sha256").hexdigest() != output["sha256"]:
             return False
-        # The same open file: what was checked is what is printed.
+        # The same open file, so that what was checked is what is printed.
         file.seek(0)
         while piece := file.read(_PIECE_BYTES) + file.readline():
             put_json_lines(piece)
@@ -84,7 +84,7 @@ def _put_records(listing: Listing, *, full: bool) -> int:
 
 
 def _facts(item: ItemView, record: Mapping[str, Any]) -> dict[str, Any]:
-    """What may differ from one run to the next; the last of it only where it is there."""
+    """Facts that may differ from one run to the next; some only where they exist."""
     facts = {
         "at": item.at,
         "seconds": item.seconds,

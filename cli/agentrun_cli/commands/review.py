@@ -16,15 +16,17 @@ if TYPE_CHECKING:
 
 def review(
     job: flags.KnownJob,
-    as_list: Annotated[bool, typer.Option("--list", help="The questions, with the commands that answer them.")] = False,
+    as_list: Annotated[
+        bool, typer.Option("--list", help="List the questions, with the commands that answer them.")
+    ] = False,
     as_json: flags.AsJson = False,
     by: handing_in.By = None,
     resume: handing_in.Resume = False,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Answer the items that wait for a person, one by one.
+    """Answer the questions of waiting items, one by one.
 
-    --list --json: a line for each question.
+    --list --json: one line per question.
     """
     from agentrun.people.messages import run_of
     from agentrun_cli.asking.choosing import open_items, open_known
@@ -35,7 +37,7 @@ def review(
     with open_items(known) as listing:
         waiting = listing.counts["waiting"]
         if not waiting:
-            say(f"{known.folder.name}: no item waits for an answer")
+            say(f"{known.folder.name}: no items are waiting for an answer")
             return
         if as_list or as_json or not handing_in.is_conversation():
             _list(known, listing, as_json=as_json)
@@ -46,11 +48,11 @@ def review(
         try:
             done.talk(waiting)
         except KeyboardInterrupt:
-            # What was answered is posted, and stays so.
+            # Answers given so far are posted already.
             interrupted = True
     put("")
     left = waiting - done.answered
-    rest = f", {left:,} still {'waits' if left == 1 else 'wait'}" if left else ""
+    rest = f", {left:,} still waiting" if left else ""
     if done.posted:
         what = f"{handing_in.are(done.posted, 'answer')} posted{rest}"
         handing_in.end(known, what, go_on=resume and not interrupted)
@@ -73,7 +75,7 @@ def _list(known: KnownJob, listing: Listing, *, as_json: bool) -> None:
         if as_json:
             put_json_lines(orjson.dumps(question_json(known, view, steps, answered=is_answered)) + b"\n")
             continue
-        put(clean(view.key, limit=1100) + (" (answered, not taken in yet)" if is_answered else ""))
+        put(clean(view.key, limit=1100) + (" (answered, not processed yet)" if is_answered else ""))
         for line in question_lines(view, steps):
             put(line)
         if not is_answered:

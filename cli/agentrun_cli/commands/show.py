@@ -1,4 +1,4 @@
-"""agentrun show: all that is known of one item."""
+"""agentrun show: everything known about one item."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def show(
     if view.question is not None:
         say(f"answer it: {how_to_answer(known, view)} --yes")
     if facts["log"] and facts["log"]["lines"]:
-        say(f"all of the log: agentrun log {known.name} {words_for(view.key, view.index)}")
+        say(f"the whole log: agentrun log {known.name} {words_for(view.key, view.index)}")
 
 
 def _facts(
@@ -89,7 +89,7 @@ def _agent_now(listing: Listing) -> str | None:
 
 
 def _input(item: Item | None) -> dict[str, Any] | None:
-    """What the agent gets, or where it is and how it begins."""
+    """What the agent gets: the value itself, or the file's path and how it begins."""
     from agentrun_cli.drawing.item import INPUT_CHARACTERS
 
     if item is None:

@@ -21,16 +21,17 @@ def skip(
     job: flags.KnownJob,
     items: handing_in.ManyItems = None,
     index: handing_in.Indexes = None,
-    failed: Annotated[bool, typer.Option("--failed", help="All that failed.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="All failed items.")] = False,
     cause: Annotated[
-        str | None, typer.Option("--cause", metavar="TEXT", help="Those that failed with this, as failures shows it.")
+        str | None,
+        typer.Option("--cause", metavar="TEXT", help="Items that failed with this cause, as failures shows it."),
     ] = None,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with each of them.")] = "",
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Recorded with each item.")] = "",
     by: handing_in.By = None,
     resume: handing_in.Resume = False,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Settle items without a result; a run completes without them.
+    """Settle items without a result; the run completes without them.
 
     \b
     agentrun skip triage documents/0007.txt --reason 'a duplicate'
@@ -54,19 +55,19 @@ def skip(
         for view in views:
             if view.state in ("done", "skipped"):
                 command = f"agentrun redo {known.name} {words_for(view.key, view.index)}"
-                again = f"it has a result; to give that up: {command}" if view.state == "done" else "nothing to do"
+                again = f"it has a result; to discard it: {command}" if view.state == "done" else "nothing to do"
                 raise UsageError(f"{known.folder.name}: {view.key} is {view.state}; {again}")
         messages = [skip_message(view, run_id, reason=reason, by=who) for view in views]
         completes = _completes(known, listing, views)
     if not messages:
-        such = f" for {cause}" if cause is not None else ""
-        raise UsageError(f"{known.folder.name}: no item has failed{such}; see: agentrun failures {known.name}")
+        such = f" with {cause}" if cause is not None else ""
+        raise UsageError(f"{known.folder.name}: no items have failed{such}; see: agentrun failures {known.name}")
     handing_in.hand_in(known, messages)
     handing_in.end(known, f"{handing_in.are(len(messages), 'item')} to be skipped", go_on=resume or completes)
 
 
 def _completes(known: KnownJob, listing: Listing, views: Sequence[ItemView]) -> bool:
-    """Were they the last that kept the run from completing? Then the launch that takes them in runs nothing."""
+    """Whether the run completes once they are skipped: then the next launch runs nothing."""
     left = Counter(listing.counts)
     left.subtract(view.state for view in views)
     allowed = known.job.allow_failures.of(len(listing)) if known.job is not None else 0

@@ -1,4 +1,4 @@
-"""agentrun status: the jobs here, or one of them in detail. Reads without the lock."""
+"""agentrun status: the jobs here, or one of them in detail. Takes no lock."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def status(
-    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="One job, in detail.")] = None,
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Show one job in detail.")] = None,
     as_json: flags.AsJson = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again every second, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every second, until Ctrl-C.")] = False,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Show how the jobs here are doing, or one in detail."""
+    """Show the progress of all jobs here, or one job in detail."""
     folder = flags.job_folder(job, state_dir) if job is not None else None
     if not watch:
         _show(folder, state_dir, as_json=as_json)
@@ -42,7 +42,7 @@ def _show(folder: Path | None, state_dir: str | None, *, as_json: bool) -> None:
     for line in _lines(views, folder, state_dir):
         put(line)
     if not views:
-        say("no jobs are known here; begin with: agentrun init, or: agentrun start JOB")
+        say("no jobs are known here; start with: agentrun init, or: agentrun start JOB")
 
 
 def _watch(folder: Path | None, state_dir: str | None, *, as_json: bool) -> None:

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 _POLL_SECONDS = 0.1
-# Two signals of one kind that are pending together count as one.
+# Two pending signals of one kind count as one.
 _BETWEEN_SIGNALS_SECONDS = 0.3
 
 
 def stop(
     job: flags.KnownJob,
-    now: Annotated[bool, typer.Option("--now", help="End items in flight at once; they are run again.")] = False,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the runner is gone.")] = True,
+    now: Annotated[bool, typer.Option("--now", help="Stop items in flight at once; they are run again later.")] = False,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the runner has exited.")] = True,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Stop the runner of a job; what is finished is kept."""
+    """Stop the runner of a job; finished work is kept."""
     import socket
 
     from agentrun.errors import UsageError
@@ -38,12 +38,12 @@ def stop(
     name = flags.how_to_name(folder.name, folder, flags.Asked(job, state_dir=state_dir))
     holder = live_holder(folder)
     if holder is None:
-        say(f"{folder.name}: nobody is at work on it")
+        say(f"{folder.name}: no runner is working on it")
         return
     if holder.host != socket.gethostname():
         raise UsageError(f"{folder.name}: its runner is pid {holder.pid} on {holder.host}; stop it there")
     _signal(folder, holder)
-    how = "it ends what is in flight" if now else "it finishes what is in flight"
+    how = "items in flight are stopped at once" if now else "items in flight may finish first"
     say(f"{folder.name}: asked pid {holder.pid} to stop; {how}")
     if now:
         time.sleep(_BETWEEN_SIGNALS_SECONDS)
@@ -52,7 +52,7 @@ def stop(
     if wait:
         while live_holder(folder) == holder:
             time.sleep(_POLL_SECONDS)
-        say(f"{folder.name}: stopped; go on with: agentrun resume {name}")
+        say(f"{folder.name}: stopped; to resume: agentrun resume {name}")
 
 
 def _signal(folder: Path, holder: Holder) -> None:
@@ -63,6 +63,6 @@ def _signal(folder: Path, holder: Holder) -> None:
     try:
         os.kill(holder.pid, signal.SIGTERM)
     except ProcessLookupError:
-        pass  # it has ended by itself
+        pass  # it has exited by itself
     except PermissionError:
-        raise UsageError(f"{folder.name}: pid {holder.pid} is another user's; stop it as that user") from None
+        raise UsageError(f"{folder.name}: pid {holder.pid} belongs to another user; stop it as that user") from None

@@ -1,20 +1,16 @@
-"""The closing lines of a launch."""
+"""The last lines of a launch: how it ended and what to do next."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentrun_cli import terminal as console
 from agentrun_cli.terminal import clean, coloured
 
-if TYPE_CHECKING:
-    pass
 
-
-# ---- the end
 def closing_lines(summary: dict[str, Any], job: str, name: str, seconds: float) -> Iterator[str]:
-    """How it ended and how to go on. `name` is how the job is named in a command that works here."""
+    """How it ended, and the commands for what comes next; `name` names the job in them."""
     from agentrun.values.units import format_duration
     from agentrun_cli.drawing.plan import last_run
 
@@ -23,7 +19,7 @@ def closing_lines(summary: dict[str, Any], job: str, name: str, seconds: float) 
     where = f" → {console.shown_path(output['path'])}" if isinstance(output, dict) else ""
     others = "".join(f", {counts[kind]:,} {kind}" for kind in ("failed", "skipped", "waiting") if counts.get(kind))
     if summary.get("nothing_to_do"):
-        yield f"{job}: nothing to go on with; the last run {last_run(summary)}{where}"
+        yield f"{job}: nothing to resume; the last run {last_run(summary)}{where}"
         return
     done = f"{counts.get('done', 0):,} of {total:,}"
     took = f" in {format_duration(seconds)}"
@@ -48,14 +44,14 @@ def closing_lines(summary: dict[str, Any], job: str, name: str, seconds: float) 
         yield f"  the reasons:  agentrun failures {name}"
     if counts.get("waiting"):
         yield from _question_lines(summary.get("questions") or [], counts["waiting"], name)
-    # Plain, it would run nothing: all that is not done has failed, and is left.
+    # Without --failed it would run nothing: every item that is not done has failed, and is left.
     failed = " --failed" if code == 1 and summary.get("left") == counts["failed"] else ""
     flags = f" {summary['flags']}" if summary.get("flags") else ""
-    yield f"  go on with:   agentrun resume {name}{failed}{flags}"
+    yield f"  to resume:    agentrun resume {name}{failed}{flags}"
 
 
 def _cost_lines(usage: dict[str, Any]) -> Iterator[str]:
-    """What the run has cost so far, all its launches together."""
+    """What the run has cost so far, over all its launches."""
     from agentrun.money.usage import format_cost, format_tokens
 
     has_tokens = usage.get("input_tokens") or usage.get("output_tokens")
@@ -69,7 +65,7 @@ def _cost_lines(usage: dict[str, Any]) -> Iterator[str]:
 
 
 def _question_lines(questions: list[dict[str, Any]], waiting: int, name: str) -> Iterator[str]:
-    """What is asked, each with the command that answers it."""
+    """The questions, each with the command that answers it."""
     from agentrun_cli.asking.choosing import words_for
 
     for one in questions:

@@ -30,7 +30,7 @@ def item_lines(facts: Facts, view: ItemView, steps: list[dict[str, Any]]) -> Ite
         other = facts["agent_now"] and facts["agent_now"] != facts["agent"]
         yield _line("agent", clean(facts["agent"]) + (f" (now {clean(facts['agent_now'])})" if other else ""))
     if facts["generation"]:
-        yield _line("generation", f"{facts['generation']} (begun anew that often)")
+        yield _line("generation", f"{facts['generation']} (times started over)")
     yield from _input_lines(facts["input"])
     yield from _attempt_lines(facts["attempts"])
     if facts["usage"]:
@@ -49,18 +49,18 @@ def item_lines(facts: Facts, view: ItemView, steps: list[dict[str, Any]]) -> Ite
         yield from _block("files", "\n".join(sizes))
     if facts["log"] and facts["log"]["lines"]:
         where = shown_path(Path(facts["log"]["path"]))
-        yield from _block(f"log, its end ({where})", "\n".join(facts["log"]["lines"]))
+        yield from _block(f"end of the log ({where})", "\n".join(facts["log"]["lines"]))
 
 
 def _more(facts: Facts) -> str:
     if facts["changed"]:
-        return ", changed since its last result, which does not count any more"
+        return ", changed since its last result, which no longer counts"
     if facts["state"] == "failed" and (facts["failed_launches"] or 1) > 1:
         return f", in {facts['failed_launches']} launches"
     if facts["state"] == "skipped" and facts["by"]:
         return f", by {clean(facts['by'], limit=100)}"
     if facts["state"] == "running" and facts["attempts"]:
-        return " again; what is below is of the launch before"
+        return " again; what follows is from the previous launch"
     return ""
 
 
@@ -80,7 +80,7 @@ def _edited(edited: Mapping[str, Any] | None) -> str:
 
 
 def _question_lines(view: ItemView, steps: list[dict[str, Any]]) -> Iterator[str]:
-    """What a waiting item asks, with its details; and of any that is not settled, its steps and answers so far."""
+    """The question of a waiting item, with its details; the steps and answers so far of an unsettled one."""
     from agentrun_cli.drawing.questions import question_lines
 
     if view.question is None and not steps:
@@ -94,7 +94,7 @@ def _question_lines(view: ItemView, steps: list[dict[str, Any]]) -> Iterator[str
 
 def _input_lines(given: Mapping[str, Any] | None) -> Iterator[str]:
     if given is None:
-        yield _line("input", "not there any more")
+        yield _line("input", "no longer there")
     elif "problem" in given:
         yield _line("input", f"{shown_path(Path(given['path']))}: {clean(given['problem'])}")
     elif "path" in given:

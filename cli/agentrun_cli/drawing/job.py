@@ -36,7 +36,7 @@ def job_lines(view: JobView, *, output: Path | str | None, state_dir: str | None
         name = flags.how_to_name(view.folder.name, view.folder, flags.Asked(None, state_dir=state_dir))
         if view.counts.get("waiting"):
             yield f"  answer:     agentrun review {name}"
-        yield f"  go on with: {flags.how_to_go_on(name, view.reference)}"
+        yield f"  to resume:  {flags.how_to_go_on(name, view.reference)}"
 
 
 def _counts(view: JobView) -> str:
@@ -68,7 +68,7 @@ def _rows(view: JobView, output: Path | str | None) -> Iterator[tuple[str, str]]
     yield "run", f"{view.run_id}, {view.launches} {'launch' if view.launches == 1 else 'launches'}"
     if view.versions:
         of = ", ".join(f"{count:,} of version {clean(name)}" for name, count in view.versions.items())
-        yield "results", of + (" (they span versions)" if len(view.versions) > 1 else "")
+        yield "results", of + (" (from several versions)" if len(view.versions) > 1 else "")
     if view.cost is not None or view.tokens or view.budget or view.token_budget:
         yield "cost", _cost(view)
     yield "ended" if ended else "checkpoint", ago(view.age_seconds) + ("" if ended else f", seq {view.seq}")
@@ -94,6 +94,6 @@ def _cost(view: JobView) -> str:
 
 
 def _ranges(ranges: list[list[int]]) -> str:
-    """Positions as people write them; the newest 64 ranges are known."""
+    """Positions as people write them; only the newest 64 ranges are known."""
     shown = [str(first) if first == last else f"{first}-{last}" for first, last in ranges[-_RANGES_SHOWN:]]
     return ("… " if len(ranges) > _RANGES_SHOWN else "") + "index " + ", ".join(shown)

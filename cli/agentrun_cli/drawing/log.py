@@ -26,10 +26,10 @@ def event_lines(events: Iterable[dict[str, Any]]) -> Iterator[str]:
             count += 1
             continue
         begins = kind in ("launch", "restore")
-        # A launch makes its own first checkpoint before it is told.
+        # A launch's own first checkpoint is logged before the launch itself.
         count -= begins
         yield from checkpoints(-2 if begins else -1)
-        cut_short = "; the launch before it was cut short" if begins and is_under_way else ""
+        cut_short = "; the previous launch was cut short" if begins and is_under_way else ""
         yield f"{_time(event.get('at', ''))}  {_words(event)}{cut_short}"
         folded, count, is_under_way = [], 0, begins or (is_under_way and kind != "stop")
     yield from checkpoints(-1)
@@ -39,16 +39,16 @@ def _words(event: dict[str, Any]) -> str:
     launch = f"launch {event.get('launch', '?')}"
     match event.get("event"):
         case "launch":
-            return f"{launch} begins run {clean(event.get('run_id', '?'))}"
+            return f"{launch} started run {clean(event.get('run_id', '?'))}"
         case "restore":
-            return f"{launch} goes on with run {clean(event.get('run_id', '?'))}, {_position(event)}"
+            return f"{launch} resumed run {clean(event.get('run_id', '?'))}, {_position(event)}"
         case "stop" if event.get("reason") == "finished":
             return f"{launch} finished the run"
         case "stop":
             return f"{launch} stopped, {_position(event)}: {clean(event.get('reason', ''))}"
         case "dropped":
             about = clean(event.get("key") or event.get("message") or "?")
-            return f"{launch} dropped what was posted about {about}: {clean(event.get('reason', ''))}"
+            return f"{launch} dropped a message about {about}: {clean(event.get('reason', ''))}"
         case other:
             return f"{launch}: {clean(other)}"
 
@@ -56,7 +56,7 @@ def _words(event: dict[str, Any]) -> str:
 def _position(event: dict[str, Any]) -> str:
     last = event.get("last_completed")
     if not isinstance(last, int) or last < 0:
-        return "the first item not settled yet"
+        return "no items settled yet"
     return f"all items up to {last} settled"
 
 

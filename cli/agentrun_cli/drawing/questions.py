@@ -15,7 +15,7 @@ DETAIL_LINES, DETAIL_CHARACTERS, STEP_CHARACTERS = 12, 1500, 100
 
 
 def question_lines(view: ItemView, steps: list[dict[str, Any]], *, full: bool = False) -> Iterator[str]:
-    """The question, its details and what was done so far. Long details are cut, unless `full`."""
+    """The question, its details and the steps so far. Long details are cut, unless `full`."""
     from agentrun_cli.terminal import clean, clean_text, coloured
 
     question = view.question or {}
@@ -77,7 +77,7 @@ def _step_lines(step: dict[str, Any], *, full: bool) -> Iterator[str]:
 
 
 def shown_value(value: Any) -> str:
-    """Text as it is, anything else as JSON."""
+    """Text unchanged, anything else as JSON."""
     import json
 
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
@@ -100,7 +100,7 @@ def question_json(known: KnownJob, view: ItemView, steps: list[dict[str, Any]], 
 
 
 def how_to_answer(known: KnownJob, view: ItemView) -> str:
-    """The command that answers it, but for the answer."""
+    """The command that answers it, without the answer."""
     from agentrun_cli.asking.choosing import words_for
 
     return f"agentrun answer {known.name} {words_for(view.key, view.index)}"

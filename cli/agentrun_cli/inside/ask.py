@@ -1,4 +1,4 @@
-"""agentrun ask: a question to a person, for whose answer the item waits."""
+"""agentrun ask: ask a person a question; the item waits for the answer."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from agentrun_cli.inside.command import WRONG, Left, as_text, new_parser, open_caller, read_file, write
 
 USAGE = "QUESTION [--detail NAME=VALUE]… [--details JSON|@FILE]"
-HELP = """In a program: ask a person; prints the answer as JSON.
+HELP = """In a program: ask a person, and print the answer as JSON.
 
-The exit code is 0 for yes and 1 for no. Until there is an answer the item is parked: the program is ended, the
-others go on, and when somebody has answered the item is run again, up to here.
+The exit code is 0 for yes and 1 for no. Until somebody answers, the item is parked: the program is stopped and the
+other items continue. After the answer, the item is run again, up to this call.
 
 \b
-  --detail NAME=VALUE     what the person is shown, and may edit; as often as needed
-  --details JSON|@FILE    the same as one JSON object
+  --detail NAME=VALUE     shown to the person, who may edit it; can be repeated
+  --details JSON|@FILE    the same, as one JSON object
 """
 YES, NO = 0, 1
 
@@ -35,7 +35,7 @@ def main(words: list[str]) -> int:
         details[as_text(name)] = as_text(value)
     with open_caller() as caller:
         answer = caller.call({"type": "ask", "question": as_text(given.question), "details": details})["answer"]
-    # On a terminal in ASCII: nothing in it can be a control sequence.
+    # ASCII on a terminal, so that nothing in it can be a control sequence.
     text = json.dumps(answer, ensure_ascii=os.isatty(1), separators=(",", ":"))
     write(text.encode("utf-8", "surrogatepass") + b"\n")
     return YES if answer["yes"] else NO

@@ -1,6 +1,6 @@
-"""What the commands for use inside a program share: `step`, `ask`, `usage`, and `log` there.
+"""What the commands inside a program share: `step`, `ask`, `usage`, and `log` there.
 
-Shell scripts start them often, so neither this nor those import typer or anything else that takes its time.
+Shell scripts call them often, so neither this module nor theirs imports typer or anything else that is slow.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 COMMANDS = ("step", "ask", "usage")
 WRONG, FOR_GOOD, LATER, BROKEN_PIPE = 2, 65, 75, 141
-"""Exit codes: the words are wrong; the runner refuses; the runner cannot be reached; nobody reads."""
+"""Exit codes: wrong arguments; refused by the runner; the runner cannot be reached; standard output was closed."""
 
 
 class Left(Exception):
-    """The command ends here, with this code; the text is for people."""
+    """The command exits with this code; the text is for people."""
 
     def __init__(self, code: int, why: str) -> None:
         super().__init__(why)
@@ -28,7 +28,7 @@ class Left(Exception):
 
 
 def is_ours(words: list[str]) -> bool:
-    """Whether a command line is for one of these commands. What asks for help is not: that may take its time."""
+    """Whether a command line is for one of these commands, and not for its help, which may be slow."""
     command, *rest = words or [""]
     if command == "log":
         return bool(os.environ.get("AGENTRUN_CHANNEL")) and rest not in (["-h"], ["--help"])
@@ -37,7 +37,7 @@ def is_ours(words: list[str]) -> bool:
 
 
 def run(command: str, words: list[str]) -> int:
-    """The command of that name; its exit code."""
+    """Run the command of that name; return its exit code."""
     from importlib import import_module
 
     from agentrun.executors.programs.caller import CallError
@@ -59,8 +59,8 @@ def open_caller() -> Caller:
     from agentrun.executors.programs.caller import Caller, is_inside
 
     if not is_inside():
-        where = "it is for programs that agentrun runs as agents; those find AGENTRUN_CHANNEL in their environment"
-        raise Left(WRONG, f"not inside of such a program: {where}")
+        why = "AGENTRUN_CHANNEL is not in the environment"
+        raise Left(WRONG, f"only for programs that agentrun runs as agents: {why}")
     return Caller()
 
 
@@ -82,19 +82,19 @@ def say(command: str, why: str) -> None:
 
 
 def as_text(word: str) -> str:
-    """A word of the command line, which is bytes: what is not UTF-8 is spelled out."""
+    """A word of the command line as text: bytes that are not UTF-8 are escaped."""
     return word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def write(data: bytes) -> None:
-    """To standard output, exactly."""
+    """Write to standard output, unchanged."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(1, rest) :]
 
 
 def read_file(path: str) -> bytes:
-    """`-` is standard input."""
+    """Read a file; `-` is standard input."""
     try:
         with open(0 if path == "-" else path, "rb", closefd=path != "-") as file:
             return file.read()

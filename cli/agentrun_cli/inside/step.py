@@ -1,4 +1,4 @@
-"""agentrun step: a part of a program's item whose output is remembered, so that it is not done twice."""
+"""agentrun step: remember the output of part of an item, so that it is not done twice."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from agentrun_cli.inside.command import FOR_GOOD, WRONG, Left, as_text, open_cal
 USAGE = "NAME -- COMMAND…"
 HELP = """In a program: remember what a command prints.
 
-If this item has done the step NAME before, its output is printed and COMMAND is not run: after a crash, a retry or
-a pause. Else COMMAND is run; if it ends with 0, its output is printed once it is on disk. If not, nothing is
-remembered, and the exit code is COMMAND's.
+If this item has already finished the step NAME (before a crash, a retry or a pause), the remembered output is printed
+and COMMAND is not run. Otherwise COMMAND is run. If it exits with 0, its output is printed once it is on disk. If
+not, nothing is remembered, and the exit code is COMMAND's.
 """
 OUTPUT_LIMIT_BYTES = 16 * 1024 * 1024
 _LONG_TEXT_BYTES = 24 * 1024 * 1024
@@ -45,7 +45,7 @@ def _split(words: list[str]) -> tuple[str, list[str]]:
     at = words.index("--")
     names, command = words[:at], words[at + 1 :]
     if len(names) != 1 or not names[0]:
-        raise Left(WRONG, f"one name is needed before `--`, and there are {len(names)}: agentrun step NAME -- COMMAND…")
+        raise Left(WRONG, f"give one name before `--`, not {len(names)}: agentrun step NAME -- COMMAND…")
     if not command:
         raise Left(WRONG, "there is no command after `--`: agentrun step NAME -- COMMAND…")
     return as_text(names[0]), command
@@ -55,7 +55,7 @@ def pack(output: bytes) -> str:
     """JSON from which `unpack` makes the same bytes: text, where it is text."""
     try:
         text = json.dumps(output.decode(), ensure_ascii=False)
-        # As a part of a message it is escaped once more; what consists of control characters would grow sevenfold.
+        # Inside a message it is escaped once more; text made of control characters would grow sevenfold.
         if len(text) < _LONG_TEXT_BYTES and len(json.dumps(text)) < _LONG_TEXT_BYTES:
             return text
     except UnicodeDecodeError:
@@ -66,7 +66,7 @@ def pack(output: bytes) -> str:
 
 
 def unpack(value: Any) -> bytes:
-    """What was remembered by an agent in another language is printed as JSON."""
+    """The remembered bytes; a value that an agent in another language remembered is printed as JSON."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
     if isinstance(value, dict) and value.keys() == {"base64"} and isinstance(value["base64"], str):
@@ -77,10 +77,10 @@ def unpack(value: Any) -> bytes:
 
 
 def _run(command: list[str]) -> tuple[bytes, int]:
-    """What it printed, and its exit code as a shell would tell it."""
+    """What the command printed, and its exit code as a shell reports it."""
     reading, writing = os.pipe()
     try:
-        # Not subprocess, which takes longer to import than all of this to run. Python ignores SIGPIPE; others don't.
+        # Not subprocess: importing it takes longer than all of this. Python ignores SIGPIPE; other programs do not.
         pid = os.posix_spawnp(
             command[0],
             command,

@@ -1,4 +1,4 @@
-"""agentrun usage: what a program's call of a model has used, or has cost."""
+"""agentrun usage: report what a program's model call used or cost."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 from agentrun_cli.inside.command import WRONG, Left, new_parser, open_caller, read_file
 
 USAGE = "[--model M] [--input-tokens N] [--output-tokens N] [--cost X] [--response FILE|-] …"
-HELP = """In a program: report what a call of a model used.
+HELP = """In a program: report what a model call used.
 
-It counts for the item and for the budget. Give what you know; without --cost, the price is looked up by the model.
---cost 0 says that it was free.
+It counts towards the item's cost and the budget. Give what you know; without --cost, the price is looked up by model.
+--cost 0 means that it was free.
 
 \b
   --model M                the model's name, as the provider calls it
   --provider P             openai, anthropic, google …
-  --input-tokens N         all that were sent, those from a cache too
+  --input-tokens N         all tokens sent, including cached ones
   --output-tokens N
   --cache-read-tokens N
   --cache-write-tokens N
-  --requests N             how many calls this was; 1 if not said
+  --requests N             how many calls this was; 1 by default
   --cost X                 in US dollars
-  --response FILE|-        the provider's response as JSON: the rest is read from it
+  --response FILE|-        the provider's response as JSON; the rest is read from it
 """
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "requests")
 
