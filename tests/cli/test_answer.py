@@ -76,7 +76,7 @@ def test_what_an_answer_says(made: Made, agentrun: Run, arguments: list[str], an
         (["ada"], "what is the answer?"),
         (["ada", "--yes", "--no"], "both given"),
         (["--yes"], "which item?"),
-        (["ada", "--all", "--yes"], "one of them"),
+        (["ada", "--all", "--yes"], "Give one of"),
         (["--all", "--json", "{}"], "--file PATH"),
         (["--file", "x.csv", "--yes"], "leave out"),
         (["--file", "x.csv"], "x.csv: cannot be read"),

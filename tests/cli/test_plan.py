@@ -21,7 +21,7 @@ def test_a_plan_changes_nothing_on_disk(agentrun: Run, job: Path) -> None:
     assert ended.returncode == 0 and ended.stderr == ""
     assert "work: would start a new run of 3 items" in ended.stdout
     assert "items/a.txt, items/b.txt, items/c.txt" in ended.stdout
-    assert "work/work.results.jsonl" in ended.stdout and "2 at a time, 2m an attempt, 3 retries" in ended.stdout
+    assert "work/work.results.jsonl" in ended.stdout and "2 at a time, 2m per attempt, 3 retries" in ended.stdout
     assert tree(job) == before
 
 

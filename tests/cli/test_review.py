@@ -92,7 +92,7 @@ def test_items_are_left_for_later_and_what_was_answered_is_not_asked_again(
     terminal.until(PROMPT)
     terminal.type("s")
     terminal.until("left for later")
-    assert "2 of 3   ben: answered already" in terminal.until("3 of 3   dan")
+    assert "2 of 3   ben: already answered" in terminal.until("3 of 3   dan")
     terminal.until(PROMPT)
     terminal.type("y")
     code, rest = terminal.end()

@@ -139,7 +139,7 @@ def test_quiet_still_gives_the_reason_on_other_exits(agentrun: Run, job: Path) -
 
 def test_resume_with_nothing_unfinished_says_when_the_last_run_was(agentrun: Run, job: Path) -> None:
     unknown = agentrun("resume", "work/job.toml")
-    assert unknown.returncode == 2 and "no run to go on with" in unknown.stderr
+    assert unknown.returncode == 2 and "no run to resume" in unknown.stderr
     assert agentrun(*hint(unknown.stderr, "start")).returncode == 0
     again = agentrun("resume", "work", cwd=job)
     assert again.returncode == 0 and "the last run finished" in again.stderr and "3 done" in again.stderr

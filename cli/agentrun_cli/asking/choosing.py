@@ -45,7 +45,7 @@ def select(refs: Sequence[str] | str | None = None, indexes: Sequence[int] | int
 
 
 def words_for(key: str, index: int) -> str:
-    """How to name an item in a command, as a shell reads it."""
+    """How to name an item in a command, quoted for the shell."""
     import shlex
 
     from agentrun_cli.terminal import clean

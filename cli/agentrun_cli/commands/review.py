@@ -47,7 +47,7 @@ def review(
         try:
             review.talk(waiting)
         except KeyboardInterrupt:
-            # What was answered is posted, and stays so.
+            # Answers given so far are posted already.
             interrupted = True
     put("")
     left = waiting - review.answered

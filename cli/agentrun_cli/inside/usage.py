@@ -22,7 +22,7 @@ It counts for the item and for the budget. Give what you know; without --cost, t
   --cache-write-tokens N
   --requests N             how many calls this was; 1 by default
   --cost X                 in US dollars
-  --response FILE|-        the provider's response as JSON: the rest is read from it
+  --response FILE|-        the provider's response as JSON; the rest is read from it
 """
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "requests")
 
