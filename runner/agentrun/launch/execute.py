@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from agentrun.agents.agent import Agent
 from agentrun.checkpoint.summary import Summary
 from agentrun.errors import BusyError
-from agentrun.events import Watcher, ignore
+from agentrun.events import Ended, Watcher, Watchers, ignore
 from agentrun.executors.choice import open_executor
 from agentrun.executors.prints import capture_prints
 from agentrun.job.job import Job
@@ -44,6 +44,7 @@ async def execute(
     As a guest in a user's own process, it leaves alone what else that has started.
     """
     options = options or Options()
+    watcher = watcher if watcher is ignore else Watchers([watcher])
     launch = Launch(
         job,
         store,
@@ -74,9 +75,11 @@ async def execute(
             )
             with capture_prints():
                 try:
-                    return await launch.work(executor)
+                    summary = await launch.work(executor)
                 finally:
                     await executor.close()
+            watcher(Ended(summary.exit_code, summary.reason))
+            return summary
         finally:
             watching.cancel()
             guardian.close(spare_own=is_guest)

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from agentrun.agents.failure import asked_wait
 from agentrun.checkpoint.ledger import PENDING
 from agentrun.errors import AgentrunError
-from agentrun.events import Failed, Stopping, Watcher
+from agentrun.events import Asked, Failed, Settled, Stopping, Watcher, ignore
 from agentrun.launch.attempts import Attempts
 from agentrun.launch.committer import Checkpointing
+from agentrun.money.usage import Usage
 from agentrun.outputs.logs import ItemLogs
 from agentrun.runs.run import Run
 from agentrun.runs.units import Ended, Unit, Work
@@ -57,6 +58,7 @@ class Slots:
         self._attempts = attempts
         self._checkpointing = checkpointing
         self._watcher = watcher
+        self._watches = watcher is not ignore
         self._left = limit
         self._limit_is_reached = False
         self._feed: Iterator[Work] = iter(())
@@ -243,7 +245,7 @@ class Slots:
                 await self._checkpointing.commit(Unit(work.row, slot, record))
                 # On disk: from here on it may be started over, in another slot.
                 settled, work = work, self._next_of.pop(slot, None)
-                self._note_settled(settled, ended)
+                self._note_settled(settled, ended, spent)
                 if ended.made_files:
                     await self._attempts.forget_files(settled, record.gen)
         finally:
@@ -265,8 +267,10 @@ class Slots:
         hint = f"this is temporary; resume {when}" if later else "fix that, then resume"
         self.stop(StopReason(75 if later else 4, f"{ended.failure.cause} ({work.item.key})", hint))
 
-    def _note_settled(self, work: Work, ended: Ended) -> None:
-        """What follows from an item that is settled and on disk."""
+    def _note_settled(self, work: Work, ended: Ended, spent: Usage | None) -> None:
+        """What follows from an item that is settled, or waits, and is on disk."""
+        if self._watches:
+            self._report(work, ended, spent)
         if ended.kind != "failed":
             self._failures_in_a_row = 0
             if ended.kind == "done":
@@ -275,7 +279,6 @@ class Slots:
                     self._logs.forget(work.item.key)
             return
         assert ended.failure is not None
-        self._watcher(Failed(work.item.key, ended.failure.cause))
         self._failures_in_a_row += 1
         most = self._run.job.stop_after_failures
         if most and not self._any_done:
@@ -284,6 +287,15 @@ class Slots:
             text = f"{self._failures_in_a_row} items failed in a row, the last with {ended.failure.cause}"
             hint = "fix that, then resume; --stop-after-failures 0 continues regardless"
             self.stop(StopReason(4, text, hint))
+
+    def _report(self, work: Work, ended: Ended, spent: Usage | None) -> None:
+        key = work.item.key
+        if ended.question is not None:
+            self._watcher(Asked(key, ended.question.text))
+        elif ended.kind in ("done", "failed", "skipped"):
+            self._watcher(Settled(key, ended.kind, spent.cost if spent is not None else None))
+        if ended.kind == "failed" and ended.failure is not None:
+            self._watcher(Failed(key, ended.failure.cause))
 
     # ---- stopping
 
