@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from agentrun.checkpoint.checkpoint import Checkpoint
     from agentrun.checkpoint.summary import Summary
     from agentrun.job.job import Job
     from agentrun.runs.plan import Plan
@@ -19,31 +18,36 @@ if TYPE_CHECKING:
 class Progress:
     """Counters that a live view may read at any time; they change only after a checkpoint is on disk."""
 
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """How many items are in which state."""
     total: int = 0
-    done: int = 0
-    failed: int = 0
-    skipped: int = 0
-    waiting: int = 0
     running: int = 0
     settled_here: int = 0
-    """How many items this launch has settled."""
+    """Settled by this launch."""
     to_run: int = 0
-    """How many items this launch is to settle."""
+    """What this launch set out to settle."""
     cost: float | None = None
     began: float = field(default_factory=time.monotonic)
 
     @property
+    def done(self) -> int:
+        return self.counts.get("done", 0)
+
+    @property
+    def failed(self) -> int:
+        return self.counts.get("failed", 0)
+
+    @property
+    def skipped(self) -> int:
+        return self.counts.get("skipped", 0)
+
+    @property
+    def waiting(self) -> int:
+        return self.counts.get("waiting", 0)
+
+    @property
     def settled(self) -> int:
         return self.done + self.failed + self.skipped
-
-    def update(self, checkpoint: Checkpoint, *, settled: int = 0) -> None:
-        """This checkpoint is on disk, with `settled` items that this launch has settled."""
-        counts = checkpoint.counts
-        self.total, self.running = checkpoint.total, len(checkpoint.running)
-        self.done, self.failed = counts["done"], counts["failed"]
-        self.skipped, self.waiting = counts["skipped"], counts["waiting"]
-        self.cost = checkpoint.usage.cost
-        self.settled_here += settled
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,8 @@ async def perform_async(target: Target, item: Item, context: Context | None, end
             outcome = outcome_from(skip)
         else:
             outcome = Outcome("done", encode(value), made_files=context is not None and context.made_files)
-        if _is_cancelled():  # swallowed by the agent; what it returned is too late
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():  # swallowed by the agent; what it returned is too late
             raise asyncio.CancelledError
         if context is not None and (message := context.carry_message()) is not None:
             await end.call(message)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 from agentrun.agents.attempt import Channel
 from agentrun.agents.messages import Message, Reply
@@ -11,26 +10,23 @@ from agentrun.executors.prints import LogSink
 
 
 class LocalEnd(LogSink):
-    """It is also the attempt's log. `close` is called on the loop, and so is the channel: nothing passes after it."""
+    """It is also the attempt's log. `close` is called on the loop, and so is the channel: nothing passes after it.
 
-    __slots__ = ("_channel", "_loop")
+    Those who make one set `channel` and `loop`.
+    """
 
-    def __init__(self, log_path: Path, channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(log_path)
-        self._channel: Channel | None = channel
-        self._loop = loop
+    __slots__ = ("channel", "loop")
+
+    channel: Channel
+    loop: asyncio.AbstractEventLoop
 
     def log(self, text: str) -> None:
         self.write(text.encode("utf-8", "backslashreplace"))
 
-    def close(self) -> None:
-        self._channel = None
-        super().close()
-
     async def _call(self, message: Message) -> Reply:
-        if self._channel is None:
+        if not self.is_open:
             raise RuntimeError("this attempt is over")
-        return await self._channel(message)
+        return await self.channel(message)
 
     def _call_from_thread(self, message: Message) -> Reply:
-        return asyncio.run_coroutine_threadsafe(self._call(message), self._loop).result()
+        return asyncio.run_coroutine_threadsafe(self._call(message), self.loop).result()

@@ -16,7 +16,7 @@ from agentrun.agents.messages import Message, Reply
 from agentrun.errors import AgentError
 from agentrun.executors.calling import CLOSE_SECONDS, close_agent, perform_async, warn_of_close
 from agentrun.executors.local import LocalEnd
-from agentrun.executors.prints import capture_to, release_from
+from agentrun.executors.prints import capture_to
 
 if TYPE_CHECKING:
     from agentrun.agents.agent import Agent
@@ -64,8 +64,9 @@ class LoopExecutor:
         end = LoopEnd(attempt.log_path, channel, self._loop)
         end.task = task = self._loop.create_task(self._attempt(attempt, end))
         self._live += 1
-        deadlines = self._deadlines_for(attempt.timeout_seconds)
-        if deadlines is not None:
+        deadlines, seconds = None, attempt.timeout_seconds
+        if seconds is not None:
+            deadlines = self._deadlines.get(seconds) or self._new_deadlines(seconds)
             deadlines.add(end)
         try:
             outcome = await end.outcome
@@ -86,13 +87,9 @@ class LoopExecutor:
         message += ", and did not end when it was cancelled; its slot stays taken until it does"
         return Outcome("failed", failure=Failure("timeout", message, code=THREAD_TIMEOUT))
 
-    def _deadlines_for(self, seconds: float | None) -> Deadlines[LoopEnd] | None:
-        if seconds is None:
-            return None
-        found = self._deadlines.get(seconds)
-        if found is None:
-            found = self._deadlines[seconds] = Deadlines(seconds, self._time_out)
-        return found
+    def _new_deadlines(self, seconds: float) -> Deadlines[LoopEnd]:
+        made = self._deadlines[seconds] = Deadlines(seconds, self._time_out)
+        return made
 
     def _time_out(self, end: LoopEnd) -> None:
         assert end.task is not None
@@ -128,8 +125,6 @@ class LoopExecutor:
         except asyncio.CancelledError as error:
             # Cancelled by the agent itself; or with all tasks of a loop that ends, and nobody awaits the outcome.
             outcome = outcome_from(error)
-        finally:
-            release_from(end)
         # An attempt that we cancelled is too late, whatever it returns.
         if not end.outcome.done() and not end.is_cancelled:
             end.outcome.set_result(outcome)
@@ -167,7 +162,8 @@ class LoopEnd(LocalEnd):
     __slots__ = ("_thread", "is_cancelled", "last_sent", "outcome", "task")
 
     def __init__(self, log_path: Path, channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(log_path, channel, loop)
+        super().__init__(log_path)
+        self.channel, self.loop = channel, loop
         self._thread = threading.get_ident()
         self.task: asyncio.Task[None] | None = None
         self.outcome: asyncio.Future[Outcome | None] = loop.create_future()
@@ -179,7 +175,7 @@ class LoopEnd(LocalEnd):
 
     def send(self, message: Message) -> None:
         if threading.get_ident() == self._thread:
-            self.last_sent = self._loop.create_task(self._send_after(self.last_sent, message))
+            self.last_sent = self.loop.create_task(self._send_after(self.last_sent, message))
         else:
             self._call_from_thread(message)
 
@@ -189,8 +185,8 @@ class LoopEnd(LocalEnd):
     async def _send_after(self, previous: asyncio.Task[None] | None, message: Message) -> None:
         if previous is not None:
             await previous
-        if self._channel is not None:
-            await self._channel(message)
+        if self.is_open:
+            await self.channel(message)
 
 
 T = TypeVar("T", bound=Hashable)

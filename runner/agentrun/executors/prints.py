@@ -56,12 +56,12 @@ class LogSink:
     _used: ClassVar[set[Path]] = set()
     """Logs that an earlier attempt wrote to."""
 
-    __slots__ = ("_fd", "_is_open", "_lock", "_path")
+    __slots__ = ("_fd", "_lock", "_path", "is_open")
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._fd = -1
-        self._is_open = True
+        self.is_open = True
         self._lock = threading.Lock()
         if self._used and path in self._used:
             self._used.discard(path)
@@ -69,7 +69,7 @@ class LogSink:
 
     def write(self, data: bytes) -> None:
         with self._lock:
-            if not self._is_open:  # a thread of an attempt that is over
+            if not self.is_open:  # a thread of an attempt that is over
                 return
             try:
                 if self._fd < 0:
@@ -81,8 +81,11 @@ class LogSink:
                 pass
 
     def close(self) -> None:
+        """Nothing is written from now on; prints of its context are dropped."""
+        if self in _live:
+            _live.remove(self)
         with self._lock:
-            self._is_open = False
+            self.is_open = False
             if self._fd >= 0:
                 os.close(self._fd)
                 self._fd = -1
@@ -100,8 +103,9 @@ def capture_to(sink: LogSink) -> None:
 
 
 def release_from(sink: LogSink) -> None:
-    """Undo `capture_to`."""
-    _live.remove(sink)
+    """Undo `capture_to`; closing the sink does, too."""
+    if sink in _live:
+        _live.remove(sink)
     _sink.set(None)
 
 

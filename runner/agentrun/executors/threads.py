@@ -11,6 +11,7 @@ import contextvars
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -133,6 +134,10 @@ class ThreadEnd(LocalEnd):
     awaits = False
 
     __slots__ = ()
+
+    def __init__(self, log_path: Path, channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(log_path)
+        self.channel, self.loop = channel, loop
 
     def send(self, message: Message) -> None:
         self._call_from_thread(message)

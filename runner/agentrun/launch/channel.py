@@ -6,6 +6,7 @@ The vocabulary and the messages are in `agents/attempt.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import asdict
@@ -58,30 +59,25 @@ class LaunchSide(Protocol):
         """Note that the price of something that was used is not known."""
 
 
+@dataclass(slots=True, eq=False)
 class RunnerEnd:
     """The runner's end of one attempt's channel. Most attempts send nothing."""
 
-    __slots__ = (
-        "_launch", "_recall", "_remembered", "_slot",
-        "carry", "carry_set", "is_open", "question", "usage", "warning", "work",
-    )  # fmt: skip
-
-    def __init__(self, launch: LaunchSide, slot: int, work: Work, remembered: Remembered | None) -> None:
-        self._launch = launch
-        self._slot = slot
-        self._remembered = remembered
-        self._recall: Recall | None = None
-        self.is_open = True
-        """Set to False when the attempt is over: every message is refused from then on."""
-        self.work = work
-        self.carry: Any = None
-        self.carry_set = False
-        self.warning = ""
-        """How the steps differ from those that the item remembers."""
-        self.question: Question | None = None
-        """The question that a person must answer before the item can continue."""
-        self.usage: Usage | None = None
-        """The usage that this attempt reported."""
+    _launch: LaunchSide
+    _slot: int
+    work: Work
+    _remembered: Remembered | None
+    _recall: Recall | None = None
+    is_open: bool = True
+    """Set to False when the attempt is over: every message is refused from then on."""
+    carry: Any = None
+    carry_set: bool = False
+    warning: str = ""
+    """How the steps differ from those that the item remembers."""
+    question: Question | None = None
+    """The question that a person must answer before the item can continue."""
+    usage: Usage | None = None
+    """The usage that this attempt reported."""
 
     @property
     def recall(self) -> Recall:

@@ -164,7 +164,10 @@ class Checkpointing:
         )
         self._run.landed(units, refs)
         self.landed += len(units)
-        self._progress.update(checkpoint, settled=self.slots.start(units))
+        progress = self._progress
+        progress.counts, progress.total, progress.running = checkpoint.counts, checkpoint.total, len(checkpoint.running)
+        progress.cost = checkpoint.usage.cost
+        progress.settled_here += self.slots.start(units)
 
     # ---- the thread
 

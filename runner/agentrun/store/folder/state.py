@@ -41,7 +41,8 @@ class StateFile:
     def read(self) -> bytes:
         """Its text, remembering which file it was."""
         with os.fdopen(os.open(self._name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
-            self._stored = _identity_of(os.fstat(file.fileno()))
+            found = os.fstat(file.fileno())
+            self._stored = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
             return file.read()
 
     def forget(self) -> None:
@@ -62,7 +63,8 @@ class StateFile:
         fd = self._disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
             self._disk.write(fd, text, 0)
-            return Written(path, fd, _identity_of(os.fstat(fd)))
+            found = os.fstat(fd)
+            return Written(path, fd, (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size))
         except BaseException:
             self._disk.close(fd)
             discard(self._disk, path)
@@ -92,7 +94,3 @@ class StateFile:
     def unlink(self) -> None:
         if self.path.exists():
             self._disk.unlink(self._name)
-
-
-def _identity_of(found: os.stat_result) -> _Identity:
-    return (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)

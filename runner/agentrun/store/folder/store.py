@@ -200,7 +200,8 @@ class FolderStore(Store):
         try:
             if is_flushed:
                 journal, outputs = self._write_journal(outputs), []
-            written = self._write_state(checkpoint, outputs, journal)
+            checkpoint.outputs, checkpoint.journal = list(map(Raw, outputs)), journal
+            written = self._state.write(encode_checkpoint(checkpoint))
         except OSError as error:
             raise self._break(error) from error
 
@@ -262,11 +263,6 @@ class FolderStore(Store):
                 self._state.drop(before)
             raise
 
-    def _write_state(self, checkpoint: Checkpoint, outputs: list[bytes], journal: Journal) -> Written:
-        """The next state.json, under a name that nobody reads."""
-        checkpoint.outputs, checkpoint.journal = list(map(Raw, outputs)), journal
-        return self._state.write(encode_checkpoint(checkpoint))
-
     def _replace_state(self, new: Written, seq: int) -> None:
         assert self._folder_fd is not None
         self._state.replace(new, self._folder_fd)
@@ -296,12 +292,13 @@ class FolderStore(Store):
                 # A stray one of a launch that died here may be in the way.
                 length = write_journal(self._disk, self.folder / name, lines, replaces=True)
                 self._sync_folder()
-                journal = Journal(name, length)
-                self._replace_state(self._write_state(checkpoint, outputs, journal), checkpoint.seq)
+                checkpoint.outputs, checkpoint.journal = list(map(Raw, outputs)), Journal(name, length)
+                self._replace_state(self._state.write(encode_checkpoint(checkpoint)), checkpoint.seq)
         for line in outputs:
             new_refs.append(length)
             length += len(line) + 1
-        self._outputs, self._outputs_bytes, self._journal = outputs, length - journal.length, journal
+        self._journal = checkpoint.journal
+        self._outputs, self._outputs_bytes = outputs, length - self._journal.length
         self._close_journal()
         discard(self._disk, str(old))
         return new_refs
