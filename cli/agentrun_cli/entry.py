@@ -1,4 +1,4 @@
-"""Where the command `agentrun` begins: what scripts call in a loop goes a short way, the rest to `main`."""
+"""The entry point of `agentrun`: commands that scripts call in a loop take a shortcut, the rest goes to `main`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 import sys
 
 if sys.argv[0].rpartition("/")[2] == "agentrun" and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
-    # As the command, and before anything else is imported: Ctrl-C meanwhile ends it without a traceback.
+    # Before anything else is imported, so that Ctrl-C meanwhile exits without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 TYPE_CHECKING = False
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def main() -> NoReturn:
     words = sys.argv[1:]
-    from agentrun_cli.inside import program as inside
+    from agentrun_cli.inside import command as inside
 
     if inside.is_ours(words):
         sys.exit(inside.run(words[0], words[1:]))

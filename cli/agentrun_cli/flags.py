@@ -1,4 +1,4 @@
-"""The flags that commands share, and the way from what was typed to a layer in the shape of a job file."""
+"""The flags that commands share, and how they become a layer in the shape of a job file."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from agentrun.job.home import Found
 
 JobRef = Annotated[str | None, typer.Argument(metavar="JOB", help="A job file, file.py:function, or a job's name.")]
 KnownJob = Annotated[str, typer.Argument(metavar="JOB", help="A job's name, or its job file.")]
@@ -17,74 +20,93 @@ Rest = Annotated[list[str] | None, typer.Argument(metavar="[-- COMMAND...]", hid
 
 Items = Annotated[
     list[str] | None,
-    typer.Option("--items", metavar="WHERE", help="A pattern such as 'docs/*.txt' (quoted), a file, or -."),
+    typer.Option(
+        "--items", metavar="WHERE", help="A pattern such as 'docs/*.txt' (quoted), a file, or - (standard input)."
+    ),
 ]
 Kind = Annotated[str | None, typer.Option("--as", metavar="KIND", help="What --items is: files, jsonl, csv or lines.")]
-Key = Annotated[str | None, typer.Option("--key", metavar="FIELD", help="jsonl, csv: what identifies an item.")]
+Key = Annotated[
+    str | None, typer.Option("--key", metavar="FIELD", help="jsonl, csv: the field that identifies an item.")
+]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="K=V", help="A parameter; can be repeated.")]
 
 Concurrency = Annotated[int | None, typer.Option("-j", "--concurrency", metavar="N", help="Items in flight at a time.")]
-Timeout = Annotated[str | None, typer.Option("--timeout", metavar="TIME", help="For one attempt, such as 90s or 5m.")]
-Retries = Annotated[int | None, typer.Option("--retries", metavar="N", help="After the first attempt.")]
-Rate = Annotated[str | None, typer.Option("--rate", metavar="RATE", help="Attempts started, such as 60/min.")]
+Timeout = Annotated[
+    str | None, typer.Option("--timeout", metavar="TIME", help="Time limit of an attempt, such as 90s or 5m.")
+]
+Retries = Annotated[int | None, typer.Option("--retries", metavar="N", help="Retries after the first attempt.")]
+Rate = Annotated[str | None, typer.Option("--rate", metavar="RATE", help="Limit on attempts started, such as 60/min.")]
 AllowFailures = Annotated[
-    str | None, typer.Option("--allow-failures", metavar="N", help="N or N%: still a clean completion.")
+    str | None, typer.Option("--allow-failures", metavar="N", help="How many items may fail: N or N%.")
 ]
 StopAfter = Annotated[
-    int | None, typer.Option("--stop-after-failures", metavar="N", help="That many in a row; 0: never.")
+    int | None, typer.Option("--stop-after-failures", metavar="N", help="Stop after N failures in a row; 0: never.")
 ]
-Grace = Annotated[str | None, typer.Option("--grace", metavar="TIME", help="For items in flight at a stop.")]
+Grace = Annotated[
+    str | None, typer.Option("--grace", metavar="TIME", help="Time for items in flight to finish at a stop.")
+]
 CrashLimit = Annotated[
     int | None, typer.Option("--crash-limit", metavar="N", help="Crashes before an item is set aside; 0: never.")
 ]
 Isolation = Annotated[
-    str | None, typer.Option("--isolation", metavar="HOW", help="Of a sync function: process or thread.")
+    str | None, typer.Option("--isolation", metavar="HOW", help="How to run a sync function: process or thread.")
 ]
 Prompt = Annotated[
     str | None, typer.Option("--prompt", metavar="TEXT|@FILE", help="A prompt with {text}, {field} or {file} in it.")
 ]
-Model = Annotated[str | None, typer.Option("--model", metavar="MODEL", help="Of a prompt, such as openai:gpt-5-mini.")]
-System = Annotated[str | None, typer.Option("--system", metavar="TEXT|@FILE", help="Of a prompt: its instructions.")]
-Schema = Annotated[
-    str | None, typer.Option("--schema", metavar="FILE", help="Of a prompt: the JSON Schema of its output.")
+Model = Annotated[
+    str | None, typer.Option("--model", metavar="MODEL", help="The prompt's model, such as openai:gpt-5-mini.")
 ]
+System = Annotated[str | None, typer.Option("--system", metavar="TEXT|@FILE", help="The prompt's system instructions.")]
+Schema = Annotated[str | None, typer.Option("--schema", metavar="FILE", help="The JSON Schema of the prompt's output.")]
 BaseUrl = Annotated[
-    str | None, typer.Option("--base-url", metavar="URL", help="Of a prompt: a server that speaks the OpenAI API.")
+    str | None, typer.Option("--base-url", metavar="URL", help="The prompt's server, if it speaks the OpenAI API.")
 ]
 MaxOutputTokens = Annotated[
-    int | None, typer.Option("--max-output-tokens", metavar="N", help="Of a prompt: for one response.")
+    int | None, typer.Option("--max-output-tokens", metavar="N", help="Limit on the prompt's output in one response.")
 ]
-Temperature = Annotated[float | None, typer.Option("--temperature", metavar="T", help="Of a prompt: 0 to 2.")]
-Serve = Annotated[bool, typer.Option("--serve", help="The command is one long-lived program per slot.")]
-Budget = Annotated[float | None, typer.Option("--budget", metavar="USD", help="US dollars for the whole run.")]
-TokenBudget = Annotated[int | None, typer.Option("--token-budget", metavar="N", help="Tokens for the whole run.")]
-Parse = Annotated[str | None, typer.Option("--parse", metavar="AS", help="A command's output: text or json.")]
+Temperature = Annotated[
+    float | None, typer.Option("--temperature", metavar="T", help="The prompt's temperature, 0 to 2.")
+]
+Serve = Annotated[bool, typer.Option("--serve", help="Run the command as one long-lived program per slot.")]
+Budget = Annotated[
+    float | None, typer.Option("--budget", metavar="USD", help="Budget of the whole run, in US dollars.")
+]
+TokenBudget = Annotated[
+    int | None, typer.Option("--token-budget", metavar="N", help="Budget of the whole run, in tokens.")
+]
+Parse = Annotated[
+    str | None, typer.Option("--parse", metavar="AS", help="How to read a command's output: text or json.")
+]
 AgentVersion = Annotated[
-    str | None, typer.Option("--agent-version", metavar="TEXT", help="In place of the agent's fingerprint.")
+    str | None, typer.Option("--agent-version", metavar="TEXT", help="Replaces the agent's fingerprint.")
 ]
-EnvFile = Annotated[str | None, typer.Option("--env-file", metavar="PATH", help="Variables for the agent.")]
+EnvFile = Annotated[
+    str | None, typer.Option("--env-file", metavar="PATH", help="A file of environment variables for the agent.")
+]
 NeedsEnv = Annotated[
-    list[str] | None, typer.Option("--needs-env", metavar="NAME", help="A variable it needs; can be repeated.")
+    list[str] | None,
+    typer.Option("--needs-env", metavar="NAME", help="An environment variable the agent needs; can be repeated."),
 ]
-Carry = Annotated[bool, typer.Option("--carry", help="ctx.carry goes from item to item (one at a time).")]
-Output = Annotated[str | None, typer.Option("-o", "--output", metavar="PATH", help="Where the results go.")]
+Carry = Annotated[bool, typer.Option("--carry", help="Pass ctx.carry from item to item (one at a time).")]
+Output = Annotated[str | None, typer.Option("-o", "--output", metavar="PATH", help="Where to write the results.")]
 Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="The job's name.")]
 StateDir = Annotated[
     str | None, typer.Option("--state-dir", metavar="PATH", help="Where the state is, if not in .agentrun.")
 ]
 
-Limit = Annotated[int | None, typer.Option("--limit", metavar="K", min=1, help="Begin at most K items in this launch.")]
+Limit = Annotated[int | None, typer.Option("--limit", metavar="K", min=1, help="Start at most K items in this launch.")]
 Plan = Annotated[bool, typer.Option("--plan", help="Show what would be done, and do nothing.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over; an unfinished run is filed as abandoned.")]
 KeepChanged = Annotated[bool, typer.Option("--keep-changed", help="Keep the results of items that changed.")]
-AllowGone = Annotated[bool, typer.Option("--allow-gone", help="Go on though many finished items are gone.")]
-AcceptEdits = Annotated[bool, typer.Option("--accept-edits", help="Take a state.json that was edited by hand.")]
+AllowGone = Annotated[bool, typer.Option("--allow-gone", help="Continue even if many finished items are gone.")]
+AcceptEdits = Annotated[bool, typer.Option("--accept-edits", help="Accept a state.json that was edited by hand.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an output that no run of this job wrote.")]
-Failed = Annotated[bool, typer.Option("--failed", help="Try failed items again that would be left.")]
-ForgetSteps = Annotated[bool, typer.Option("--forget-steps", help="Do steps again that were remembered.")]
-IfFree = Annotated[bool, typer.Option("--if-free", help="Another runner at work: exit 0, silently.")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing on exit 0, the reason on others.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+Failed = Annotated[bool, typer.Option("--failed", help="Also retry items that failed in three launches.")]
+ForgetSteps = Annotated[bool, typer.Option("--forget-steps", help="Run remembered steps again.")]
+IfFree = Annotated[bool, typer.Option("--if-free", help="Exit 0 silently if another runner has the job.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing on exit 0, otherwise only the reason.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 
 _KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
 _TOP = ["name", "model", "base_url", "max_output_tokens", "temperature", "parse", "serve", "isolation", "needs_env"]
@@ -93,18 +115,21 @@ _TOP += ["carry"]
 
 @dataclass(frozen=True)
 class Asked:
-    """A job as it was asked for on the command line."""
+    """The job that a command line asks for."""
 
     ref: str | None
     layer: dict[str, Any] = field(default_factory=dict)
     state_dir: str | None = None
     given: Mapping[str, Any] = field(default_factory=dict)
-    """The parameters as typer has them."""
+    """The parameters as typer parsed them."""
+    found: Found | None = None
+    """What `ref` means."""
 
 
 def asked_job(given: Mapping[str, Any], command: Sequence[str] | None = None) -> Asked:
-    """What was typed, as a layer over the job file; paths are turned from here to the job's folder."""
+    """The flags as a layer over the job file, with paths relative to the job's folder."""
     from agentrun.job.fields import RUN
+    from agentrun.views.finding import find_job
     from agentrun_cli.terminal import HERE
 
     ref, state_dir = given.get("job"), given.get("state_dir")
@@ -118,7 +143,8 @@ def asked_job(given: Mapping[str, Any], command: Sequence[str] | None = None) ->
         raise UsageError(
             "which job? Give a job file, file.py:function, a job's name, a --prompt, or a command after --"
         )
-    base = _base_of(ref, state_dir, HERE)
+    found = find_job(ref, HERE, state_dir) if ref is not None else None
+    base = _base_of(found, HERE)
     layer: dict[str, Any] = {name: given[name] for name in _TOP if _is_given(given.get(name))}
     if given.get("agent_version"):
         layer["version"] = given["agent_version"]
@@ -139,36 +165,31 @@ def asked_job(given: Mapping[str, Any], command: Sequence[str] | None = None) ->
         layer["items"] = items
     if run := {name: given[name] for name in RUN if _is_given(given.get(name))}:
         layer["run"] = run
-    return Asked(ref, layer, state_dir, given)
+    return Asked(ref, layer, state_dir, given, found)
 
 
 def _is_given(value: Any) -> bool:
-    """A flag that is not given is None, False or no list; 0, which is equal to False, is a value."""
+    """Whether a flag was given. One that was not is None, False or an empty list; 0 is a value."""
     return value is not None and value is not False and value != []
 
 
 def _text_or_file(given: str, here: Path, base: Path) -> str:
-    """A prompt as it was typed; the path in an `@` is turned from here to the job's folder."""
+    """The prompt as typed; the path after an `@` is made relative to the job's folder."""
     from agentrun.job.build import prompt_file
 
     path = prompt_file(given)
     return f"@{os.path.relpath(here / path, base)}" if path else given
 
 
-def _base_of(ref: str | None, state_dir: str | None, here: Path) -> Path:
+def _base_of(found: Found | None, here: Path) -> Path:
     """The folder that a job's paths are relative to."""
-    if ref is None:
-        return here
-    from agentrun.job.home import find_job
-
-    found = find_job(ref, here, state_dir, os.environ)
-    if found.file is not None:
+    if found is not None and found.file is not None:
         return found.file.parent
-    return found.kept.base if found.kept is not None else here
+    return found.kept.base if found is not None and found.kept is not None else here
 
 
 def _from_base(given: str, here: Path, base: Path) -> str:
-    """A path or pattern typed here, as the job in `base` has to write it. Placeholders stay placeholders."""
+    """A path or pattern typed here, as a job in `base` would write it. Placeholders stay placeholders."""
     from agentrun.values.templates import escape
 
     if given == "-" or os.path.isabs(given) or here == base:
@@ -178,7 +199,7 @@ def _from_base(given: str, here: Path, base: Path) -> str:
 
 
 def _program(program: str, here: Path, base: Path) -> str:
-    """A program beside the user, seen from the job's folder; any other is left as it is."""
+    """The path of a program, relative to the job's folder if it is a file here; otherwise unchanged."""
     if here == base or "/" not in program or os.path.isabs(program) or not (here / program).is_file():
         return program
     path = os.path.normpath(here / program)
@@ -207,7 +228,7 @@ def _items(given: Mapping[str, Any], here: Path, base: Path) -> dict[str, str]:
         raise UsageError(f"--as is {kind}; write files, jsonl, csv or lines")
     if not patterns:
         if kind is not None:
-            raise UsageError("--as says what --items is; give --items too")
+            raise UsageError("--as says what --items is; add --items")
         return items
     if len(patterns) > 1:
         raise UsageError("--items is given twice; give one pattern, which can match many files: --items 'docs/*.txt'")
@@ -220,7 +241,7 @@ def _items(given: Mapping[str, Any], here: Path, base: Path) -> dict[str, str]:
 
 
 def _check_rest(given: Mapping[str, Any], command: Sequence[str] | None) -> None:
-    """More words than a job: nearly always a pattern that the shell has turned into the names it matches."""
+    """Refuse extra words: nearly always a pattern that the shell has expanded."""
     from agentrun.errors import UsageError
 
     ref, rest, items = given.get("job"), given.get("rest") or [], given.get("items") or []
@@ -237,53 +258,41 @@ def _check_rest(given: Mapping[str, Any], command: Sequence[str] | None) -> None
         folder, suffix = os.path.split(items[0])[0], Path(items[0]).suffix
         pattern = os.path.join(folder, f"*{suffix}")
         raise UsageError(
-            f"--items got {items[0]}, and {len(stray)} more after it: the shell has expanded the pattern; "
+            f"--items got {items[0]} and {len(stray)} more: the shell expanded the pattern; "
             f"quote it, such as --items {shlex.quote(pattern)}"
         )
     raise UsageError(f"{stray[0]}: one job at a time; a command to run goes after --")
 
 
-def job_folder(ref: str, state_dir: str | None = None) -> Path:
-    """The folder of a job's state, for commands that look at it. It may not be there yet."""
-    from agentrun.job.home import find_job
-    from agentrun_cli.terminal import HERE
-
-    found = find_job(ref, HERE, state_dir, os.environ)
-    if found.folder is not None:
-        return found.folder
-    from agentrun.job.opening import open_job
-
-    return open_job(ref, cwd=HERE, state_dir=state_dir).folder
-
-
-def how_to_go_on(name: str, agent: str | None) -> str:
-    """What goes on with a run; `name` is how the job is named in a command, `agent` the reference of its agent."""
+def how_to_resume(name: str, agent: str | None) -> str:
+    """The command that continues a run; `name` names the job in a command, `agent` is the reference of its agent."""
     from agentrun.agents.loading import is_held_by_script
 
     if agent and is_held_by_script(agent):
-        return "run the script or notebook again that began it"
+        return "run the script or notebook that started it again"
     return f"agentrun resume {name}"
 
 
-def how_to_name(name: str, folder: Path, asked: Asked | None = None) -> str:
+def how_to_name(name: str, folder: Path | None, asked: Asked | None = None) -> str:
     """How to name the job in a command that is typed where the user stands, as a shell reads it."""
-    from agentrun.errors import UsageError
-    from agentrun.job.home import find_job
     from agentrun_cli.terminal import HERE
 
     ref, state_dir, layer = (asked.ref, asked.state_dir, asked.layer) if asked is not None else (None, None, {})
-    try:
-        found = find_job(name, HERE, None, os.environ)
-        if found.folder == folder:
-            return shlex.quote(name)
-    except UsageError:
-        pass
-    if (
-        state_dir is None
-        and ref is not None
-        and ref.endswith(".toml")
-        and not layer.get("params")
-        and not layer.get("name")
-    ):
+    if folder is None or _means(name, folder):
+        return shlex.quote(name)
+    is_plain_file = ref is not None and ref.endswith(".toml") and not layer.get("params") and not layer.get("name")
+    if state_dir is None and ref is not None and is_plain_file:
         return shlex.quote(ref)
     return shlex.join([name, "--state-dir", state_dir or os.path.relpath(folder.parent, HERE)])
+
+
+def _means(name: str, folder: Path) -> bool:
+    """Whether the plain name means the job in this folder to somebody here."""
+    from agentrun.errors import UsageError
+    from agentrun.views.finding import find_job
+    from agentrun_cli.terminal import HERE
+
+    try:
+        return find_job(name, HERE).root == folder.parent
+    except UsageError:
+        return False

@@ -1,4 +1,4 @@
-"""From a job that was asked for to a launch that has ended, or to the plan of one."""
+"""Run a launch, or show its plan."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from agentrun_cli.flags import Asked, how_to_name
 
 if TYPE_CHECKING:
     from agentrun.agents.agent import Agent
+    from agentrun.job.job import Job
     from agentrun.job.opening import OpenJob
     from agentrun.job.options import Options
-    from agentrun.launch.launch import Launch
+    from agentrun.launch.execute import Launch, Store
+    from agentrun.views.jobs import Summary
 
 
 @dataclass(frozen=True)
 class Ready:
-    """A job, its agent and its environment, with nothing on disk touched yet."""
+    """A job, its agent and its environment. Nothing on disk has changed yet."""
 
     opened: OpenJob
     agent: Agent
@@ -30,13 +32,15 @@ class Ready:
 
 
 def open_asked(asked: Asked, *, fresh: bool = False) -> OpenJob:
-    from agentrun.job.opening import open_job
+    from agentrun.views.finding import open_job
 
-    return open_job(asked.ref, flags=asked.layer, cwd=console.HERE, state_dir=asked.state_dir, fresh=fresh)
+    return open_job(
+        asked.ref, found=asked.found, flags=asked.layer, cwd=console.HERE, state_dir=asked.state_dir, fresh=fresh
+    )
 
 
 def make_ready(opened: OpenJob) -> Ready:
-    """Go to the job's folder, give the agent its environment, and load it."""
+    """Change to the job's folder, set the agent's environment, and load the agent."""
     from agentrun.agents.agent import load_agent
     from agentrun.job.opening import agent_environment
 
@@ -44,7 +48,7 @@ def make_ready(opened: OpenJob) -> Ready:
     environ = agent_environment(job, os.environ)
     os.environ.update(environ)
     os.chdir(job.base)
-    # What a module prints while it is loaded is not data.
+    # What a module prints while being imported is not data.
     with contextlib.redirect_stdout(sys.stderr):
         return Ready(opened, load_agent(job), environ)
 
@@ -54,81 +58,74 @@ def options_of(given: dict[str, Any], *, resume: bool) -> Options:
 
     names = ("fresh", "limit", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps")
     asked = {name: given[name] for name in names if given.get(name)}
-    # Who only wants to know whether it is free does not wait for it.
+    # With --if-free, do not wait for the lock.
     return Options(resume=resume, wait_seconds=0.5 if given.get("if_free") else 5.0, **asked)
 
 
 def launch(asked: Asked, options: Options) -> int:
-    """One launch, or the plan of one; returns the exit code."""
+    """Run one launch, or show its plan; return the exit code."""
     from agentrun.errors import AgentrunError, BusyError
+    from agentrun.views.finding import store_of
 
     given = asked.given
     opened = open_asked(asked, fresh=options.fresh)
-    name = how_to_name(opened.job.name, opened.folder, asked)
+    job, store = opened.job, store_of(opened)
     try:
-        if options.resume and (nothing := _nothing_to_resume(opened)) is not None:
-            return _end(nothing, opened, asked, 0.0)
+        if options.resume and (nothing := _nothing_to_resume(job, store)) is not None:
+            return _end(nothing, job, store, asked, 0.0)
         ready = make_ready(opened)
         if given.get("plan"):
-            show_plan(ready, options, as_json=given["as_json"])
+            show_plan(ready, store, options, as_json=given["as_json"])
             return 0
-        return _run(ready, asked, options)
-    except BusyError as error:
-        if given.get("if_free"):
-            return 0
-        raise _with_hints(error, opened.job.name, name) from None
+        return _run(ready, store, asked, options)
     except AgentrunError as error:
-        raise _with_hints(error, opened.job.name, name) from None
+        if isinstance(error, BusyError) and given.get("if_free"):
+            return 0
+        raise _with_hints(error, job.name, how_to_name(job.name, store.folder, asked)) from None
 
 
 def _with_hints(error: Any, name: str, shown: str) -> Any:
-    """A command in a message is one that works here."""
+    """The error, with the command in its message changed to one that works in the current folder."""
     error.message = re.sub(rf"(agentrun \w+) {re.escape(name)}$", lambda match: f"{match[1]} {shown}", error.message)
     error.args = (error.message,)
     return error
 
 
-def _nothing_to_resume(opened: OpenJob) -> dict[str, Any] | None:
-    """Known without the lock, and without loading the agent: no run is unfinished."""
-    from agentrun.errors import PlanError
-    from agentrun.runs.recovery import changed_run
-    from agentrun.store.folder.store import FolderStore
-    from agentrun.views.jobs import read_summaries
+def _nothing_to_resume(job: Job, store: Store) -> Summary | None:
+    """The last run's summary if no run is unfinished. Needs neither the lock nor the agent."""
+    from agentrun.errors import CheckpointError
+    from agentrun.launch.execute import nothing_to_resume
 
-    if (opened.folder / "state.json").exists() or changed_run(FolderStore(opened.folder)):
-        return None
-    ended = read_summaries(opened.folder)
-    if not ended:
-        name = opened.job.name
-        raise PlanError(f"{name}: has no run to go on with; begin one with: agentrun start {name}")
-    return {**ended[0], "exit_code": 0, "nothing_to_do": True}
+    try:
+        with store.reader() as reader:
+            return nothing_to_resume(job, reader)
+    except CheckpointError:
+        return None  # the launch reports it
 
 
-def _run(ready: Ready, asked: Asked, options: Options) -> int:
+def _run(ready: Ready, store: Store, asked: Asked, options: Options) -> int:
     import time
 
     from agentrun.errors import AgentrunError, BusyError
-    from agentrun.launch.execute import execute
-    from agentrun.launch.signals import stop_on_signals
-    from agentrun.store.folder.store import FolderStore
+    from agentrun.launch.execute import execute, stop_on_signals
     from agentrun_cli.drawing.live import open_view
 
     opened, job = ready.opened, ready.opened.job
     began = time.monotonic()
     launched: list[Launch] = []
-    view = open_view(job.name, how_to_name(job.name, opened.folder, asked), quiet=asked.given["quiet"])
+    view = open_view(job.name, how_to_name(job.name, store.folder, asked), quiet=asked.given["quiet"])
 
-    async def main() -> dict[str, Any]:
+    async def main() -> Summary:
         with stop_on_signals(job, lambda: launched[0] if launched else None, exits=True):
             return await execute(
                 job,
                 ready.agent,
-                FolderStore(opened.folder),
+                store,
                 options=options,
                 watcher=view.watch,
                 kept=opened.kept,
                 job_json=opened.job_json,
-                stdin=None if options.resume else _stdin(opened),
+                stdin=None if options.resume else _stdin(job, store),
                 environ=ready.environ,
                 began=launched.append,
             )
@@ -137,48 +134,57 @@ def _run(ready: Ready, asked: Asked, options: Options) -> int:
         with view:
             summary = loop.run(main())
     except AgentrunError as error:
-        if not isinstance(error, BusyError) and (opened.folder / "state.json").exists() and error.exit_code in (74, 75):
-            error.__dict__["go_on"] = f"agentrun resume {how_to_name(job.name, opened.folder, asked)}"
+        if not isinstance(error, BusyError) and error.exit_code in (74, 75) and _is_unfinished(store):
+            error.resume_with = f"agentrun resume {how_to_name(job.name, store.folder, asked)}"
         raise
-    return _end(summary, opened, asked, time.monotonic() - began)
+    return _end(summary, job, store, asked, time.monotonic() - began)
 
 
-def _end(summary: dict[str, Any], opened: OpenJob, asked: Asked, seconds: float) -> int:
+def _is_unfinished(store: Store) -> bool:
+    from agentrun.errors import CheckpointError
+
+    try:
+        with store.reader() as reader:
+            return reader.checkpoint is not None
+    except CheckpointError:
+        return True
+
+
+def _end(summary: Summary, job: Job, store: Store, asked: Asked, seconds: float) -> int:
     from agentrun_cli.drawing.closing import closing_lines
 
-    code = int(summary["exit_code"])
-    name = how_to_name(opened.job.name, opened.folder, asked)
-    if code or not asked.given["quiet"]:
-        for line in closing_lines(summary, opened.job.name, name, seconds):
+    name = how_to_name(job.name, store.folder, asked)
+    if summary.exit_code or not asked.given["quiet"]:
+        for line in closing_lines(summary, job.name, name, seconds):
             console.say(line)
     if asked.given["as_json"]:
-        # The run counts, not whether somebody still listens.
+        # The exit code is the run's, even if standard output was closed.
         with contextlib.suppress(console.ReaderGone):
-            console.put_json(summary)
-    return code
+            console.put_json(summary.as_json())
+    return summary.exit_code
 
 
-def _stdin(opened: OpenJob) -> BinaryIO | None:
-    """Standard input, where the items come from it. Nobody types them again to go on with a run."""
-    if opened.job.items.pattern != "-" or sys.stdin is None:
+def _stdin(job: Job, store: Store) -> BinaryIO | None:
+    """Standard input, if items come from it. To resume a run, nobody has to type them again."""
+    if job.items.pattern != "-" or sys.stdin is None:
         return None
     if sys.stdin.isatty():
-        if (opened.folder / "state.json").exists():
+        if _is_unfinished(store):
             return None
-        console.say("reading items from the keyboard, one a line; end with Ctrl-D")
+        console.say("reading items from the keyboard, one per line; finish with Ctrl-D")
     return sys.stdin.buffer
 
 
 # ---- planning without a launch
 
 
-def show_plan(ready: Ready, options: Options, *, as_json: bool) -> None:
-    """The plan as data. Takes no lock, and changes nothing on disk."""
-    from agentrun.launch.preview import plan_launch
+def show_plan(ready: Ready, store: Store, options: Options, *, as_json: bool) -> None:
+    """Print the plan. Takes no lock and changes nothing on disk."""
+    from agentrun.launch.execute import plan_launch
     from agentrun_cli.drawing.plan import first_argv, plan_json, plan_lines
 
     job, version = ready.opened.job, ready.agent.fingerprint
-    prospect = plan_launch(job, ready.opened.folder, agent=version, options=options)
+    prospect = plan_launch(job, store, agent=version, options=options)
     planned, refusal = prospect.planned, prospect.refusal
     try:
         argv = first_argv(job, prospect.first)

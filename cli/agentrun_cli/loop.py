@@ -1,4 +1,4 @@
-"""The loop of a launch, run to an end that no agent can hold up."""
+"""The event loop of a launch, which no agent can keep from ending."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ T = TypeVar("T")
 
 PATIENCE_SECONDS = 1.0
 SWITCH_SECONDS = 0.0001
-"""How long a busy loop keeps the thread that commits from going on between two calls of the disk. Python's 5 ms would
-be longer than the commit itself, so that agents and disk would take turns and not work side by side."""
+"""How long a busy loop delays the committing thread between two disk calls. Python's 5 ms would be longer than the
+commit itself: agents and disk would take turns instead of working in parallel."""
 GARBAGE_AFTER = 5_000
-"""A run makes and drops some fifty objects an item, hardly any of them in cycles: to look for those after every 700,
-as Python does, takes a twelfth of its time."""
+"""A run creates and drops some fifty objects per item, hardly any of them in cycles. Collecting after every 700
+allocations, as Python does, takes a twelfth of its time."""
 _FIRST_OF_SIGNALS = 129
 
 _held_up = False
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """As asyncio.run, but a task that swallows its cancellation is given up: the launch has ended without it."""
+    """Like asyncio.run, but abandon a task that swallows its cancellation: the launch has ended without it."""
     import asyncio
 
     global _held_up
@@ -45,17 +45,17 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 def _tune() -> None:
-    """Of the interpreter, which is the command's own."""
+    """Tune the interpreter, which belongs to the command alone."""
     import gc
 
     sys.setswitchinterval(SWITCH_SECONDS)
-    # What is there by now, modules above all, stays until the end.
+    # What exists by now, mostly modules, stays until the end.
     gc.freeze()
     gc.set_threshold(GARBAGE_AFTER, 10, 10)
 
 
 def leave(code: int) -> NoReturn:
-    """Exit; at once where a task was given up, or where a thread of an agent's would outlive a stop."""
+    """Exit; immediately if a task was abandoned, or if an agent's thread would outlive a stop."""
     threads = any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread())
     if _held_up or (code >= _FIRST_OF_SIGNALS and threads):
         os._exit(code)

@@ -1,36 +1,18 @@
-"""The command `agentrun`: registers the commands, and turns every error into one line and an exit code."""
+"""The command `agentrun`: registers the commands and turns every error into one line and an exit code."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from collections.abc import Callable
-from types import ModuleType
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Annotated, NoReturn, TextIO
 
 import typer
 
 from agentrun_cli import terminal as console
-from agentrun_cli.commands.answer import answer
-from agentrun_cli.commands.clear import clear
-from agentrun_cli.commands.edit import edit
-from agentrun_cli.commands.failures import failures
-from agentrun_cli.commands.init import init
-from agentrun_cli.commands.items import items
-from agentrun_cli.commands.log import log
-from agentrun_cli.commands.redo import redo
-from agentrun_cli.commands.results import results
-from agentrun_cli.commands.resume import resume
-from agentrun_cli.commands.review import review
-from agentrun_cli.commands.show import show
-from agentrun_cli.commands.skip import skip
-from agentrun_cli.commands.start import start
-from agentrun_cli.commands.status import status
-from agentrun_cli.commands.stop import stop
-from agentrun_cli.commands.try_items import try_items
-from agentrun_cli.inside import ask, step, usage
-from agentrun_cli.inside import program as inside
+from agentrun_cli.inside import command as inside
 from agentrun_cli.loop import leave
 from agentrun_cli.parsing import Command, Group
 
@@ -39,11 +21,11 @@ TAKE_A_COMMAND = ("start", "try")
 EXITS = """\b
 Exit codes, where several apply the first of 74, 65, signals, 75, 4, 1, 3:
     0  clean completion, or nothing to do
-    1  ran to the end, and more items failed than allowed; can be resumed
+    1  ran to the end, but more items failed than allowed; can be resumed
     2  the command line or the job is wrong; nothing was run
     3  waiting for a person; nothing else is left to do
-    4  stopped by a limit (budget, failures in a row, --limit), or by what a
-       person must mend
+    4  stopped by a limit (budget, failures in a row, --limit), or by something
+       a person must fix
    65  the checkpoint is damaged, edited, or from a newer version
    74  the disk failed or is full
    75  try again later: another runner has the job, the provider's quota is
@@ -51,41 +33,36 @@ Exit codes, where several apply the first of 74, 65, signals, 75, 4, 1, 3:
   129, 130, 143  stopped by a signal; checkpointed, can be resumed
 """
 
-app = typer.Typer(
-    cls=Group,
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    # Rich's help takes longer to import than most commands take to run.
-    rich_markup_mode=None,
-    epilog=EXITS,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-COMMANDS: dict[str, Callable[..., None]] = {
-    "start": start,
-    "resume": resume,
-    "try": try_items,
-    "status": status,
-    "stop": stop,
-    "items": items,
-    "show": show,
-    "log": log,
-    "failures": failures,
-    "results": results,
-    "review": review,
-    "answer": answer,
-    "redo": redo,
-    "edit": edit,
-    "skip": skip,
-    "clear": clear,
-    "init": init,
-}
-INSIDE: dict[str, ModuleType] = {"step": step, "ask": ask, "usage": usage}
-for name, command in COMMANDS.items():
-    app.command(name, cls=Command)(command)
-for name, module in INSIDE.items():
-    # For --help alone: `_main` hands these their words before typer sees them.
-    app.command(name, help=module.HELP, options_metavar=module.USAGE)(lambda: None)
+COMMANDS = (
+    "start", "resume", "try", "status", "stop", "items", "show", "log", "failures", "results",
+    "review", "answer", "redo", "edit", "skip", "clear", "init",
+)  # fmt: skip
+INSIDE = ("step", "ask", "usage")
+
+
+def build_app(words: Sequence[str] = ()) -> typer.Typer:
+    """The command line; only the command that `words` begin with, if they do: the others take longer than it does."""
+    app = typer.Typer(
+        cls=Group,
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        # Importing rich for help takes longer than most commands take to run.
+        rich_markup_mode=None,
+        epilog=EXITS,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback()(agentrun)
+    only = words[0] if words and words[0] in COMMANDS else None
+    for name in COMMANDS if only is None else [only]:
+        function = "try_items" if name == "try" else name
+        module = import_module(f"agentrun_cli.commands.{function}")
+        app.command(name, cls=Command)(getattr(module, function))
+    for name in INSIDE if only is None else ():
+        # Only for --help: `_main` handles these before typer sees them.
+        module = import_module(f"agentrun_cli.inside.{name}")
+        app.command(name, help=module.HELP, options_metavar=module.USAGE)(lambda: None)
+    return app
 
 
 def _show_version(wanted: bool) -> None:
@@ -96,7 +73,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def agentrun(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
@@ -117,7 +93,7 @@ def main() -> NoReturn:
 
 
 def _is_flushed(stream: TextIO | None) -> bool:
-    """False if nobody reads it any more; then the rest is dropped, or the interpreter would exit with 120 over it."""
+    """Flush; False if the reader is gone. The rest is then dropped, or the interpreter would exit with 120."""
     try:
         if stream is not None:
             stream.flush()
@@ -141,15 +117,15 @@ def _main(arguments: list[str]) -> int:
         arguments, command = arguments[:at], arguments[at + 1 :]
     try:
         if not os.path.isdir("."):
-            console.say("the folder you are in is gone; go to one that is there")
+            console.say("the current folder no longer exists; change to one that does")
             return 2
-        return int(app(arguments, prog_name="agentrun", obj=command, standalone_mode=False) or 0)
+        return int(build_app(arguments)(arguments, prog_name="agentrun", obj=command, standalone_mode=False) or 0)
     except AgentrunError as error:
         if trace := getattr(error, "traceback", ""):
             console.say(console.clean_text(trace).rstrip())
         console.say(console.clean(error.message, limit=4000))
-        if go_on := getattr(error, "go_on", ""):
-            console.say(f"  go on with:   {go_on}")
+        if error.resume_with:
+            console.say(f"  to resume:    {error.resume_with}")
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         console.say()
@@ -158,7 +134,7 @@ def _main(arguments: list[str]) -> int:
         _is_flushed(sys.__stdout__)
         return BROKEN_PIPE
     except Exception as error:
-        if hasattr(error, "format_message"):  # of the parser: the command line is wrong
+        if hasattr(error, "format_message"):  # from the parser: the command line is wrong
             return _say_usage(error)
         return _say_bug(error)
 
@@ -176,7 +152,7 @@ def _say_usage(error: Exception) -> int:
 
 
 def _say_bug(error: Exception) -> int:
-    """Our own traceback is for us: it goes to a file."""
+    """Write our own traceback to a file, for a bug report."""
     import tempfile
     import traceback
 
@@ -187,6 +163,6 @@ def _say_bug(error: Exception) -> int:
         where = f"; please report it, with {path}"
     except OSError:
         where = ""
-    console.say(f"this is a bug of agentrun: {type(error).__name__}: {console.clean(error)}{where}")
-    console.say("what was finished is on disk; the same command goes on with it")
+    console.say(f"this is a bug in agentrun: {type(error).__name__}: {console.clean(error)}{where}")
+    console.say("finished work is on disk; run the same command again to continue")
     return OUR_BUG

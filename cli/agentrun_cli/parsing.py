@@ -1,7 +1,7 @@
-"""Words of the command line that are text stay as they are, and digits are a number.
+"""Parse text and whole numbers without pydantic.
 
-typer checks every value by pydantic, also text, and also what was not given; to import that takes as long as all else
-that most commands do. What may be wrong goes its way still.
+typer validates every value with pydantic, even plain text and values that were not given. Importing pydantic takes as
+long as everything else that most commands do, so only values that may be wrong are left to it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class Group(TyperGroup):
 
 def _spare(parameters: list[Any]) -> list[Any]:
     for parameter in parameters:
-        # The versions of typer that do not describe types so do not have pydantic, either.
+        # Versions of typer without type descriptors do not use pydantic.
         if hasattr(parameter, "type_descriptor") and "process_value" not in vars(parameter):
             parameter.process_value = _Unchecked(parameter)
     return parameters
 
 
 class _Unchecked:
-    """A parameter's `process_value`, for what needs no check."""
+    """A parameter's `process_value` that skips validation where none is needed."""
 
     def __init__(self, parameter: Any) -> None:
         self._parameter = parameter
@@ -57,9 +57,9 @@ class _Unchecked:
         try:
             return self._check(ctx, value)
         except typer.BadParameter as error:
-            # pydantic does not tell the value, nor that it is one of a command line.
+            # pydantic's message does not quote the value.
             wanted = error.message.removeprefix("Value error, ")
             if wanted.startswith("Input should be "):
-                wanted = f'it is "{value}", and should be {wanted.removeprefix("Input should be ").partition(",")[0]}'
+                wanted = f'it is "{value}" but should be {wanted.removeprefix("Input should be ").partition(",")[0]}'
             error.message = wanted
             raise

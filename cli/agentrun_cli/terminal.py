@@ -1,6 +1,6 @@
 """The terminal: data goes to standard output, everything else to standard error.
 
-What users' data says is never markup or control codes: it goes through `clean` before it is shown.
+Users' data is never markup or control codes: it goes through `clean` before it is shown.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def _here() -> Path:
     try:
         return Path.cwd()
     except OSError:
-        return Path("/")  # the folder is gone; `main` says so
+        return Path("/")  # the folder is gone; `main` reports it
 
 
 HERE = _here()
-"""Where the user stands. A launch goes to the job's folder; what it prints is as seen from here."""
+"""The folder the user is in. A launch changes to the job's folder, but prints paths relative to this one."""
 
 
 def clean(text: object, *, limit: int = 500) -> str:
@@ -42,13 +42,13 @@ def clean(text: object, *, limit: int = 500) -> str:
 
 
 def clean_text(text: str) -> str:
-    """The same for text of several lines, such as a traceback."""
+    """Like `clean`, for text of several lines, such as a traceback."""
     text = _ESCAPES.sub("", text).replace("\r\n", "\n")
     return _HIDDEN.sub("", text).encode("utf-8", "backslashreplace").decode()
 
 
 def shown_path(path: Path | str) -> str:
-    """A path as one would write it from here."""
+    """A path, relative to the user's folder where that is short."""
     path = Path(path)
     if not path.is_absolute():
         return clean(path)
@@ -57,7 +57,7 @@ def shown_path(path: Path | str) -> str:
 
 
 def prepare_streams() -> None:
-    """Nothing that is printed can fail for what it says."""
+    """Make printing safe for any text, whatever the encoding."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -65,11 +65,11 @@ def prepare_streams() -> None:
 
 
 class ReaderGone(Exception):
-    """Nobody reads standard output any more. Not an OSError: typer has its own idea of those."""
+    """Standard output was closed. Not an OSError, because typer handles those itself."""
 
 
 def put(line: str) -> None:
-    """A line of data."""
+    """Print a line of data."""
     try:
         _write(sys.__stdout__, line)
     except BrokenPipeError:
@@ -83,7 +83,7 @@ def put_json(value: Any) -> None:
 
 
 def put_bytes(data: bytes) -> None:
-    """Data as it is; and not flushed at each line, since there may be a million."""
+    """Print bytes unchanged, without flushing: there may be a million lines."""
     try:
         sys.stdout.buffer.write(data)
     except BrokenPipeError:
@@ -91,12 +91,12 @@ def put_bytes(data: bytes) -> None:
 
 
 def put_json_lines(data: bytes) -> None:
-    """Whole lines of JSON; and not flushed at each."""
+    """Print whole lines of JSON, without flushing."""
     put_bytes(json_for(sys.stdout, data.decode()).encode() if sys.stdout.isatty() else data)
 
 
 def json_for(stream: TextIO | None, text: str) -> str:
-    """JSON; on a terminal, JSON that says the same, with what a terminal would obey spelled out."""
+    """JSON for a stream; for a terminal, the same value with control characters escaped."""
     if stream is None or not stream.isatty():
         return text
     import json
@@ -105,9 +105,9 @@ def json_for(stream: TextIO | None, text: str) -> str:
 
 
 def say(line: str = "") -> None:
-    """A line for people. Where nobody can read it any more, it is lost; the run goes on."""
+    """Print a line for people. If standard error is closed, the line is lost and the run continues."""
     try:
-        # Not sys.stderr: while agents run, that is a stand-in which keeps their prints apart.
+        # Not sys.stderr: while agents run, it is a stand-in that captures their prints.
         _write(sys.__stderr__, line)
     except (OSError, ValueError):
         pass
@@ -120,15 +120,15 @@ def _write(stream: TextIO | None, line: str) -> None:
 
 
 def fitting(text: str, stream: TextIO) -> str:
-    """With plain substitutes for our own signs, where the stream cannot hold them."""
+    """The text with ASCII substitutes for our own symbols, where the stream cannot encode them."""
     if (stream.encoding or "").lower().replace("-", "").startswith("utf"):
         return text
     return text.translate(_ASCII)
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """A terminal that understands more than lines."""
-    return stream is not None and stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+    """Whether it is a terminal that understands escape codes."""
+    return stream is not None and stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
 
 
 def coloured(text: str, colour: Colour | None, stream: TextIO | None = None) -> str:

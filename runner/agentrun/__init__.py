@@ -6,7 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentrun.agents.context import Answer, Context
+    from agentrun.agents.context import Context
+    from agentrun.agents.messages import Answer
     from agentrun.api import Summary, arun, run
     from agentrun.errors import (
         AgentError,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 # Loaded on first use: `agentrun status` needs next to nothing of this.
 _HOMES = {
-    "Answer": "agents.context",
+    "Answer": "agents.messages",
     "Context": "agents.context",
     "Item": "item",
     "Job": "job.job",

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,14 @@ _TOP_VALUES = ["output", "version", "isolation", "env_file", "needs_env", "carry
 _OPTIONS = ["fresh", "limit", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps"]
 
 
+def _no_items() -> Iterator[ItemView]:
+    return iter(())
+
+
+def _items_elsewhere() -> Iterator[ItemView]:
+    raise RuntimeError("this summary comes from another process; read the run's items in the process that made it")
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
     """How a launch ended. `ok` means that the run completed cleanly."""
@@ -39,7 +47,12 @@ class Summary:
     reason: str = ""
     output: Path | None = None
     details: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    _items: Callable[[], Iterator[ItemView]] = field(default=lambda: iter(()), repr=False)
+    _items: Callable[[], Iterator[ItemView]] = field(default=_no_items, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The store stays behind, so that a RunError, which carries a summary, crosses processes.
+        values = [getattr(self, one.name) for one in fields(self)]
+        return (Summary, (*values[:-1], _items_elsewhere))
 
     @property
     def ok(self) -> bool:

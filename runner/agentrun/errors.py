@@ -19,10 +19,7 @@ What an agent raises to say how its item ends is a tree of its own: `Retry`, `Fa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from agentrun.api import Summary
+from typing import Any, Protocol
 
 
 class AgentrunError(Exception):
@@ -107,10 +104,17 @@ class SourceChangedError(LaterError):
     """An item changed while the launch was reading."""
 
 
+class HowItEnded(Protocol):
+    """What RunError needs of a summary (`agentrun.Summary`)."""
+
+    @property
+    def exit_code(self) -> int: ...
+
+
 class RunError(AgentrunError):
     """A run did not complete. `summary` says how it ended, and has the exit code."""
 
-    def __init__(self, message: str, *, summary: Summary | None = None) -> None:
+    def __init__(self, message: str, *, summary: HowItEnded | None = None) -> None:
         super().__init__(message)
         self.summary = summary
         if summary is not None:

@@ -1,12 +1,12 @@
-"""What a launch tells its watchers. The library emits; only the command line prints."""
+"""Events of a launch, for its watchers. The library emits them; only the command line prints."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from agentrun.checkpoint.checkpoint import Checkpoint
@@ -26,9 +26,9 @@ class Progress:
     waiting: int = 0
     running: int = 0
     settled_here: int = 0
-    """Settled by this launch."""
+    """How many items this launch has settled."""
     to_run: int = 0
-    """What this launch set out to settle."""
+    """How many items this launch is to settle."""
     cost: float | None = None
     began: float = field(default_factory=time.monotonic)
 
@@ -48,7 +48,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Before anything is spent."""
+    """The plan is made, and nothing is spent yet."""
 
     job: Job
     plan: Plan
@@ -57,25 +57,48 @@ class Planned:
     output: Path
     resumed: bool
     last: Summary | None = None
-    """For a new run: the summary of the one before."""
+    """For a new run: the summary of the run before it."""
     notes: tuple[str, ...] = ()
     from_run: str = ""
-    """For a new run that begins with the records of one that has finished: that one."""
+    """For a new run that starts with the records of a finished run: the id of that run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """The launch's first checkpoint is on disk; items are started now."""
+    """The launch's first checkpoint is on disk, and its first items are started."""
 
     progress: Progress
 
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
+    """An attempt failed, and the next one starts after a wait."""
+
     key: str
     cause: str
     attempt: int
     wait_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """An item in flight reported what it is doing; an empty text when its attempt is over.
+
+    Of an item that reports often only some texts are emitted, and always the last.
+    """
+
+    key: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """An item is done, failed or skipped, and that is on disk."""
+
+    key: str
+    kind: Literal["done", "failed", "skipped"]
+    cost: float | None = None
+    """What its attempts cost, in US dollars, where that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +110,16 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """An item waits for a person's answer, and that is on disk."""
+
+    key: str
+    question: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stopping:
-    """No new items from now on."""
+    """No new items are started from now on."""
 
     reason: str
     in_flight: int
@@ -96,12 +127,49 @@ class Stopping:
 
 @dataclass(frozen=True, slots=True)
 class Warned:
+    """Something that people should know, and that stops nothing."""
+
     text: str
 
 
-Event = Planned | Began | Retrying | Failed | Stopping | Warned
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The launch is over: its last checkpoint, or the run's results, are on disk."""
+
+    exit_code: int
+    reason: str = ""
+    """Why the run is not complete; empty after clean completion."""
+
+
+Event = Planned | Began | Retrying | Progressed | Settled | Failed | Asked | Stopping | Warned | Ended
 Watcher = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
     """A watcher that does nothing."""
+
+
+class Watchers:
+    """Several watchers as one. A watcher that raises an Exception is reported to the others once, and never fatal."""
+
+    def __init__(self, watchers: Iterable[Watcher]) -> None:
+        self._watchers = tuple(watchers)
+        self._reported: set[int] = set()
+        """Positions of the watchers whose failure was reported."""
+
+    def __call__(self, event: Event) -> None:
+        for position, watcher in enumerate(self._watchers):
+            try:
+                watcher(event)
+            except Exception as error:
+                if position not in self._reported:
+                    self._reported.add(position)
+                    self._report(f"a watcher failed at {type(event).__name__}: {type(error).__name__}: {error}")
+
+    def _report(self, text: str) -> None:
+        if len(self._reported) == len(self._watchers):
+            import logging
+
+            logging.getLogger("agentrun").warning(text)
+        else:
+            self(Warned(text))

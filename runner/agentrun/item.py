@@ -11,7 +11,7 @@ from typing import Any
 KEY_LIMIT_BYTES = 1024
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class Item:
     """`key` is its identity, `index` its position now.
 
@@ -24,12 +24,6 @@ class Item:
     data: Any = None
     path: Path | None = None
     line: str | None = None
-
-    def __init__(
-        self, index: int, key: str, data: Any = None, path: Path | None = None, line: str | None = None
-    ) -> None:
-        # That of a frozen dataclass takes three times as long, and there may be a million of them.
-        self.__dict__.update(index=index, key=key, data=data, path=path, line=line)
 
     @cached_property
     def text(self) -> str:
@@ -47,11 +41,6 @@ class Item:
         return self.data[field]
 
 
-_new_digest = blake2b(digest_size=16).copy  # half the time of making one: there may be a million keys
-
-
 def key_digest(key: str) -> bytes:
     """16 bytes that stand for a key in memory."""
-    digest = _new_digest()
-    digest.update(key.encode("utf-8", "surrogatepass"))
-    return digest.digest()
+    return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -6,13 +6,27 @@ import asyncio
 import os
 import secrets
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict, replace
 
 from agentrun.agents.attempt import Attempt, Outcome
 from agentrun.agents.context import Context
 from agentrun.agents.exceptions import user_traceback
+from agentrun.agents.messages import (
+    Ask,
+    Carry,
+    KnownStep,
+    Log,
+    Message,
+    Park,
+    Progress,
+    Received,
+    Reply,
+    StepGet,
+    Used,
+)
 from agentrun.errors import AgentError
 from agentrun.executors.calling import close_agent, perform, perform_async
 from agentrun.executors.choice import open_executor
@@ -28,9 +42,9 @@ if TYPE_CHECKING:
 
 
 class Trial:
-    """Each item is attempted once, without a timeout: a function is called, a program is waited for.
+    """Attempts each item once, without a timeout: a function is called, a program is run.
 
-    `say` is given what agents log; prints go where they always go.
+    `say` gets what agents log; prints go where they always go.
     """
 
     def __init__(self, job: Job, agent: Agent, *, say: Callable[[str], None]) -> None:
@@ -39,21 +53,21 @@ class Trial:
         self._runner: asyncio.Runner | None = None
         self._target: Any = agent.target
         self._scratch: tempfile.TemporaryDirectory[str]
-        self._programs: Rehearsal | None = None
+        self._programs: ProgramTrial | None = None
 
     def __enter__(self) -> Trial:
         import tempfile
 
         self._scratch = tempfile.TemporaryDirectory(prefix="agentrun-try-")
         if self._agent.kind == "command":
-            self._programs = Rehearsal(self._job, self._agent, take=self._take)
+            self._programs = ProgramTrial(self._job, self._agent, answer=self._answer)
         if self._agent.is_async:
             self._runner = asyncio.Runner()
         if self._agent.kind == "class":
             try:
                 self._target = self._agent.target()
             except Exception as error:
-                message = f"{self._job.agent}: it cannot be made: {type(error).__name__}: {error}"
+                message = f"{self._job.agent}: it cannot be created: {type(error).__name__}: {error}"
                 raise AgentError(message, traceback=user_traceback(error)) from None
         return self
 
@@ -82,68 +96,68 @@ class Trial:
         )
         if self._programs is not None:
             return self._programs.run(attempt)
-        link = (_Link if self._runner is None else _AsyncLink)(self._say, self._take)
-        context = Context(attempt, link, carries=self._job.carry) if self._agent.wants_ctx else None
+        end = (TrialEnd if self._runner is None else AsyncTrialEnd)(self._say, self._answer)
+        context = Context(attempt, end, carries=self._job.carry) if self._agent.wants_ctx else None
         if self._runner is None:
-            return perform(self._target, item, context, link)
-        return self._runner.run(perform_async(self._target, item, context, link))
+            return perform(self._target, item, context, end)
+        return self._runner.run(perform_async(self._target, item, context, end))
 
-    def _take(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Without state nothing is remembered, and a question ends the attempt."""
-        kind = message.get("type")
-        if kind == "carry":
-            self._carry = message["value"]
-        elif kind in ("log", "progress"):
-            self._say(str(message.get("text", "")))
-        elif kind == "step_get":
-            self._say(f"[step {message['name']}]")
-            return {"n": 0, "found": False}
-        elif kind == "usage":
-            used = ", ".join(f"{name} {value}" for name, value in message.items() if value and name != "type")
-            self._say(f"[used: {used}]")
-        elif kind == "ask":
-            self._say(f"[would ask, and wait for the answer: {message['question']}]")
-            return {"park": True}
-        return {}
+    def _answer(self, message: Message) -> Reply:
+        """The runner end: without state nothing is remembered, and a question ends the attempt."""
+        match message:
+            case Carry(value):
+                self._carry = value
+            case Log(text) | Progress(text):
+                self._say(text)
+            case StepGet(name):
+                self._say(f"[step {name}]")
+                return KnownStep(0, found=False)
+            case Used():
+                used = ", ".join(f"{name} {value}" for name, value in asdict(message).items() if value)
+                self._say(f"[used: {used}]")
+            case Ask(question):
+                self._say(f"[would ask, and wait for the answer: {question}]")
+                return Park()
+        return Received()
 
 
-class _Link:
-    """The attempt's end of the channel."""
+class TrialEnd:
+    """The agent end of a trial: everything is answered at once, in the same thread."""
 
     awaits = False
 
-    def __init__(self, say: Callable[[str], None], take: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        self._take = take
+    def __init__(self, say: Callable[[str], None], answer: Callable[[Message], Reply]) -> None:
+        self._answer = answer
         self._say = say
-
-    def tell(self, message: dict[str, Any]) -> None:
-        self._take(message)
 
     def log(self, text: str) -> None:
         self._say(text.rstrip("\n"))
 
-    def call(self, message: dict[str, Any]) -> Any:
-        return self._take(message)
+    def send(self, message: Message) -> None:
+        self._answer(message)
+
+    def call(self, message: Message) -> Any:
+        return self._answer(message)
 
 
-class _AsyncLink(_Link):
+class AsyncTrialEnd(TrialEnd):
+    """The same for an async agent."""
+
     awaits = True
 
-    async def call(self, message: dict[str, Any]) -> dict[str, Any]:
-        return self._take(message)
+    async def call(self, message: Message) -> Reply:
+        return self._answer(message)
 
 
 _STDERR = 2
-
-
 _LOOK_SECONDS = 0.05
 
 
-class Rehearsal:
-    """`take` answers the program's messages. What it prints to standard error goes to ours."""
+class ProgramTrial:
+    """Runs programs. `answer` is the runner end; what a program prints to standard error goes to ours."""
 
-    def __init__(self, job: Job, agent: Agent, *, take: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        self._job, self._agent, self._take = job, agent, take
+    def __init__(self, job: Job, agent: Agent, *, answer: Callable[[Message], Reply]) -> None:
+        self._job, self._agent, self._answer = job, agent, answer
         self._runner = asyncio.Runner()
         self._guardian: Guardian | None = None
         self._executor: Executor | None = None
@@ -167,11 +181,11 @@ class Rehearsal:
             await executor.start()
             self._executor = executor
 
-        async def channel(message: dict[str, Any]) -> dict[str, Any]:
-            return self._take(message)
+        async def channel(message: Message) -> Reply:
+            return self._answer(message)
 
         if attempt.log_path.exists():
-            os.truncate(attempt.log_path, 0)  # of the item before; a program that serves has it open
+            os.truncate(attempt.log_path, 0)  # the previous item's; a program that serves has it open
         following = asyncio.ensure_future(_follow(attempt.log_path))
         try:
             return await self._executor.run(attempt, channel)
@@ -181,7 +195,7 @@ class Rehearsal:
 
 
 async def _follow(path: Path) -> None:
-    """Show what is written to a log, also what is there when this is cancelled."""
+    """Show what is written to a log, until cancelled; what is in it by then is shown, too."""
     shown = 0
     while True:
         try:
@@ -191,7 +205,7 @@ async def _follow(path: Path) -> None:
 
 
 def _show(path: Path, shown: int) -> int:
-    """How much more of it was shown."""
+    """Show the rest of a log, and return how many bytes that was."""
     try:
         with path.open("rb") as file:
             file.seek(shown)
@@ -199,6 +213,6 @@ def _show(path: Path, shown: int) -> int:
         rest = memoryview(said)
         while rest:
             rest = rest[os.write(_STDERR, rest) :]
-    except OSError:  # not there yet; or nobody reads what we say
+    except OSError:  # the log is not there yet, or nobody reads our standard error
         return 0
     return len(said)

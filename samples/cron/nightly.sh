@@ -1,8 +1,8 @@
 #!/bin/sh
 # What cron and systemd call.
 #
-#     nightly.sh          begin tonight's run, or go on with one that was not finished
-#     nightly.sh resume   go on with an unfinished run; nothing to do if there is none
+#     nightly.sh          start tonight's run, or resume one that was not finished
+#     nightly.sh resume   resume an unfinished run; does nothing if there is none
 #     nightly.sh stop     the morning has come: checkpoint and stop
 #
 # AGENTRUN names the program where it is not on the PATH.

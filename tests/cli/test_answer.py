@@ -35,7 +35,7 @@ def said(made: Made) -> list[dict[str, Any]]:
 def test_an_answer_is_posted_and_says_how_to_go_on(made: Made, agentrun: Run) -> None:
     ended = agentrun("answer", "drafts", "ada", "--yes")
     assert (ended.returncode, ended.stdout) == (0, "")
-    assert ended.stderr == "1 answer is posted; go on with: agentrun resume drafts\n"
+    assert ended.stderr == "1 answer is posted; to continue: agentrun resume drafts\n"
     (message,) = made.posted()
     assert message["answer"] == {"yes": True, "text": "", "details": {}}
     assert (message["kind"], message["key"], message["gen"], message["question"]) == ("answer", "ada", 0, 1)
@@ -76,7 +76,7 @@ def test_what_an_answer_says(made: Made, agentrun: Run, arguments: list[str], an
         (["ada"], "what is the answer?"),
         (["ada", "--yes", "--no"], "both given"),
         (["--yes"], "which item?"),
-        (["ada", "--all", "--yes"], "one of them"),
+        (["ada", "--all", "--yes"], "Give one of"),
         (["--all", "--json", "{}"], "--file PATH"),
         (["--file", "x.csv", "--yes"], "leave out"),
         (["--file", "x.csv"], "x.csv: cannot be read"),
@@ -107,7 +107,7 @@ def test_all_that_wait_are_answered_at_once(made: Made, agentrun: Run) -> None:
     agentrun("answer", "drafts", "ben", "--no")
     ended = agentrun("answer", "drafts", "--all", "--yes")
     assert ended.returncode == 0
-    assert "1 question is answered already" in ended.stderr and "1 answer is posted" in ended.stderr
+    assert "1 question is already answered" in ended.stderr and "1 answer is posted" in ended.stderr
     assert [(message["key"], message["answer"]["yes"]) for message in made.posted()] == [("ben", False), ("ada", True)]
     assert agentrun("answer", "drafts", "--all", "--yes").returncode == 2
 
@@ -122,7 +122,7 @@ def test_answers_come_from_a_table(made: Made, agentrun: Run, tmp_path: Path) ->
         {"yes": True, "text": "fine", "details": {"copies": 3}},
         {"yes": False, "text": "too, long", "details": {}},
     ]
-    assert "1 line without an answer left out" in ended.stderr and "do not wait any more, such as cyd" in ended.stderr
+    assert "1 line without an answer ignored" in ended.stderr and "do not wait any more, such as cyd" in ended.stderr
     assert "2 answers are posted" in ended.stderr
 
 
@@ -139,7 +139,7 @@ def test_answers_come_from_json_lines(made: Made, agentrun: Run, tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("a.csv", "name,answer\nada,yes\n", "needs key and answer"),
+        ("a.csv", "name,answer\nada,yes\n", "must name the columns, among them key and answer"),
         ("a.csv", "key,answer\nada,perhaps\n", "a.csv:2: answer is perhaps"),
         ("a.csv", "key,answer\nada,yes\nadda,yes\n", "a.csv:3: drafts: has no item adda"),
         ("a.csv", "key,answer\nada,yes\nada,no\n", "a.csv:3: answers ada a second time"),
@@ -168,7 +168,7 @@ def test_a_runner_at_work_is_named(made: Made, agentrun: Run) -> None:
     finally:
         runner.release()
     assert ended.returncode == 0
-    assert "1 answer is posted; the runner at work (pid " in ended.stderr and "within 2 s" in ended.stderr
+    assert "1 answer is posted; the running launch (pid " in ended.stderr and "within 2 s" in ended.stderr
     assert len(made.posted()) == 1
 
 

@@ -52,7 +52,7 @@ def editor(tmp_path: Path) -> Callable[..., str]:
 def test_an_output_is_edited_as_json(made: Made, agentrun: Run, editor: Callable[..., str], tmp_path: Path) -> None:
     ended = agentrun("edit", "drafts", "a", "--by", "Grace", EDITOR=editor(("urgent", "normal")), VISUAL="")
     assert ended.returncode == 0, ended.stderr
-    assert ended.stderr == "a: your edit is posted; go on with: agentrun resume drafts\n"
+    assert ended.stderr == "a: your edit is posted; to continue: agentrun resume drafts\n"
     (message,) = made.posted()
     assert (message["kind"], message["key"], message["seq"], message["by"]) == ("edit", "a", 1, "Grace")
     assert message["output"] == {"category": "normal", "score": 0.5} and "carry" not in message
@@ -72,7 +72,7 @@ def test_what_is_left_as_it_is_posts_nothing(
     made: Made, agentrun: Run, editor: Callable[..., str], replacement: tuple[str, str]
 ) -> None:
     ended = agentrun("edit", "drafts", "a", VISUAL=editor(replacement))
-    assert ended.returncode == 0 and "a: left as it is" in ended.stderr
+    assert ended.returncode == 0 and "a: unchanged" in ended.stderr
     assert made.posted() == []
 
 
@@ -80,7 +80,7 @@ def test_an_editor_that_fails_or_writes_no_json_posts_nothing(
     made: Made, agentrun: Run, editor: Callable[..., str]
 ) -> None:
     failing = agentrun("edit", "drafts", "a", VISUAL=editor(("urgent", "normal"), code=3))
-    assert failing.returncode == 2 and "ended with 3; nothing is posted" in failing.stderr
+    assert failing.returncode == 2 and "exited with 3; nothing is posted" in failing.stderr
     broken = agentrun("edit", "drafts", "a", VISUAL=editor(("urgent", '"')))
     assert broken.returncode == 2 and "not JSON at line 2" in broken.stderr
     missing = agentrun("edit", "drafts", "a", VISUAL="no-such-editor")
@@ -126,14 +126,14 @@ def test_an_output_is_given(made: Made, agentrun: Run, tmp_path: Path, given: st
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["c"], "c is failed, and has no output to edit; run it again with: agentrun redo drafts c"),
+        (["c"], "c is failed and has no output to edit; run it again with: agentrun redo drafts c"),
         (["d"], "answer it with: agentrun answer drafts d"),
-        (["e"], "e is pending, and has no output to edit; edit it once it is done"),
+        (["e"], "e is pending and has no output to edit; edit it once it is done"),
         ([], "which item?"),
         (["a", "--output", "urgent"], "--output: not JSON"),
         (["a", "--output", "NaN"], "NaN is not JSON"),
         (["a", "--output", "@nowhere"], "nowhere: cannot be read: No such file"),
-        (["--carry"], "nothing is carried from item to item"),
+        (["--carry"], "this job has no carry"),
         (["a", "--carry"], "leave out the item"),
     ],
 )

@@ -8,13 +8,23 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("anyio", "asyncio", "tenacity", "rich", "filelock", "multiprocessing", "concurrent.futures", "pydantic")
+HEAVY = (
+    "anyio",
+    "asyncio",
+    "tenacity",
+    "rich",
+    "filelock",
+    "multiprocessing",
+    "concurrent.futures",
+    "pydantic",
+    "dotenv",
+)
 MODELS = ("pydantic_ai", "genai_prices", "jsonschema", "httpx", "httpx2", "openai", "anthropic", "google.genai")
 OURS = ("agentrun.launch", "agentrun.api", "agentrun.executors", "agentrun.store.folder")
 
 
 def test_the_library_imports_little() -> None:
-    code = "import sys, agentrun; agentrun.run, agentrun.Answer; print('\\n'.join(sys.modules))"
+    code = "import sys, agentrun; agentrun.run, agentrun.Answer, agentrun.Context; print('\\n'.join(sys.modules))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     loaded = set(ended.stdout.split())
     assert "agentrun.agents.context" in loaded

@@ -20,6 +20,6 @@ def test_what_it_writes_runs_as_it_is(agentrun: Run, tmp_path: Path) -> None:
 def test_it_overwrites_nothing(agentrun: Run, tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text("mine")
     ended = agentrun("init")
-    assert ended.returncode == 2 and ended.stderr.startswith("agent.py: is there already")
+    assert ended.returncode == 2 and ended.stderr.startswith("agent.py: already exists")
     assert [path.name for path in tmp_path.iterdir()] == ["agent.py"]
     assert (tmp_path / "agent.py").read_text() == "mine"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from agentrun_cli.asking.choosing import near_misses
-from agentrun_cli.commands.log import tell
+from agentrun_cli.drawing.log import event_lines
 
 from .conftest import COMMAND, environment
 
@@ -202,7 +202,7 @@ def test_a_job_file_that_is_gone_leaves_the_records_to_be_seen(agentrun: Run, wi
     (with_failures / "job.toml").unlink()
     for command in (["items", "rows"], ["failures", "rows"], ["results", "rows"], ["show", "rows", "docs/04.txt"]):
         ended = agentrun(*command, cwd=with_failures)
-        assert ended.returncode == 0 and ended.stdout and "records alone" in ended.stderr
+        assert ended.returncode == 0 and ended.stdout and "only what is on record" in ended.stderr
 
 
 def test_on_a_terminal_items_are_cut_to_its_width_and_have_a_heading(with_failures: Path) -> None:
@@ -277,7 +277,7 @@ def test_show_of_a_running_item_has_the_end_of_what_it_prints(
 def test_show_works_for_a_finished_run_also_when_the_item_is_gone(agentrun: Run, finished: Path) -> None:
     (finished / "docs" / "02.txt").unlink()
     ended = agentrun("show", "rows", "docs/02.txt", cwd=finished)
-    assert ended.returncode == 0 and '"number": 2' in ended.stdout and "not there any more" in ended.stdout
+    assert ended.returncode == 0 and '"number": 2' in ended.stdout and "no longer there" in ended.stdout
 
 
 # ---- log
@@ -288,9 +288,9 @@ def test_log_tells_launches_and_stops_and_folds_checkpoints(agentrun: Run, with_
     assert agentrun("resume", "rows", cwd=with_failures).returncode == 0
     lines = agentrun("log", "rows", cwd=with_failures).stdout.splitlines()
     told = [line[21:] for line in lines]
-    assert told[0].startswith("launch 1 begins run") and "checkpoints since" in told[1]
+    assert told[0].startswith("launch 1 started run") and "checkpoints since" in told[1]
     assert "launch 1 stopped" in told[2] and "failed" in told[2]
-    assert told[3].startswith("launch 2 goes on with run") and told[-1] == "launch 2 finished the run"
+    assert told[3].startswith("launch 2 resumed run") and told[-1] == "launch 2 finished the run"
     assert agentrun("log", "rows", "-n", "1", cwd=with_failures).stdout.splitlines() == lines[-1:]
 
 
@@ -301,10 +301,10 @@ def test_a_launch_that_was_killed_is_told_by_the_next() -> None:
 
     events = [event("checkpoint", 1), event("launch", 1), event("checkpoint", 1, 0), event("checkpoint", 1, 4)]
     events += [event("checkpoint", 2, 4), event("restore", 2, 4), event("checkpoint", 2, 7), event("stop", 2, 7)]
-    told = [line[21:] for line in tell(events)]
-    assert told[0] == "launch 1 begins run r"
+    told = [line[21:] for line in event_lines(events)]
+    assert told[0] == "launch 1 started run r"
     assert told[1].startswith("2 checkpoints since ") and told[1].endswith("all items up to 4 settled")
-    assert told[2].endswith("all items up to 4 settled; the launch before it was cut short")
+    assert told[2].endswith("all items up to 4 settled; the previous launch was cut short")
     assert told[3] == "1 checkpoint, all items up to 7 settled"
     assert told[4:] == ["launch 2 stopped, all items up to 7 settled: why"]
 
@@ -349,7 +349,7 @@ def test_failures_as_json_are_one_line_each_with_all_facts(agentrun: Run, with_f
 
 def test_no_failures_is_said_and_is_no_error(agentrun: Run, finished: Path) -> None:
     ended = agentrun("failures", "rows", cwd=finished)
-    assert (ended.returncode, ended.stdout) == (0, "") and "no item has failed" in ended.stderr
+    assert (ended.returncode, ended.stdout) == (0, "") and "no items have failed" in ended.stderr
     assert agentrun("failures", "rows", "--json", cwd=finished).stdout == ""
 
 

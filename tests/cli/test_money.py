@@ -53,7 +53,7 @@ def test_a_launch_that_waits_lists_the_questions_with_the_commands_that_answer_t
     asks = next(number for number, line in enumerate(lines) if "asks" in line)
     assert lines[asks].split(maxsplit=1)[1] == "two/b: Send [bold]this[/bold]?"
     assert lines[asks + 1].strip() == "agentrun answer paid two/b --yes"
-    assert lines[-2:] == ["  answer with:  agentrun review paid", "  go on with:   agentrun resume paid"]
+    assert lines[-2:] == ["  answer with:  agentrun review paid", "  to resume:    agentrun resume paid"]
     assert "  cost:         $0.06, 6,000 tokens in, 40 out" in lines
 
 
@@ -214,4 +214,4 @@ def test_of_many_questions_a_few_are_listed() -> None:
 
 def test_a_launch_that_stopped_for_another_reason_says_that_some_wait() -> None:
     lines = closing(exit_code=4, reason="the budget is reached")
-    assert lines[-2:] == ["  answer with:  agentrun review job.toml", "  go on with:   agentrun resume job.toml"]
+    assert lines[-2:] == ["  answer with:  agentrun review job.toml", "  to resume:    agentrun resume job.toml"]

@@ -19,9 +19,9 @@ def test_a_plan_changes_nothing_on_disk(agentrun: Run, job: Path) -> None:
     before = tree(job)
     ended = agentrun("start", "work", "--plan", "-j", "2", "--timeout", "2m")
     assert ended.returncode == 0 and ended.stderr == ""
-    assert "work: would begin a new run of 3 items" in ended.stdout
+    assert "work: would start a new run of 3 items" in ended.stdout
     assert "items/a.txt, items/b.txt, items/c.txt" in ended.stdout
-    assert "work/work.results.jsonl" in ended.stdout and "2 at a time, 2m an attempt, 3 retries" in ended.stdout
+    assert "work/work.results.jsonl" in ended.stdout and "2 at a time, 2m per attempt, 3 retries" in ended.stdout
     assert tree(job) == before
 
 
@@ -44,7 +44,7 @@ def test_a_plan_tells_what_is_kept_changed_new_and_gone_and_what_is_refused(agen
     assert "kept 0, to run 2" in ended.stdout
     assert "changed, run again: 1 (items/b.txt)" in ended.stdout
     assert "gone from the source, left out: 1 (items/a.txt)" in ended.stdout
-    assert "refused as it is" in ended.stdout and "--allow-gone" in ended.stdout
+    assert "this launch would be refused" in ended.stdout and "--allow-gone" in ended.stdout
     allowed = json.loads(agentrun("resume", "work", "--plan", "--json", "--allow-gone").stdout)
     assert allowed["refused"] is None
     assert {kind: count for kind, count in allowed["counts"].items() if count} == {"run": 2, "changed": 1, "gone": 1}
@@ -52,5 +52,5 @@ def test_a_plan_tells_what_is_kept_changed_new_and_gone_and_what_is_refused(agen
 
 def test_items_from_standard_input_are_not_read_for_a_plan(agentrun: Run, tmp_path: Path) -> None:
     ended = agentrun("start", "--name", "n", "--items", "-", "--plan", "--", "echo", "{}", stdin="1\n")
-    assert ended.returncode == 0 and "standard input" in ended.stdout and "read when it starts" in ended.stdout
+    assert ended.returncode == 0 and "standard input" in ended.stdout and "are read at the start" in ended.stdout
     assert not (tmp_path / ".agentrun").exists()

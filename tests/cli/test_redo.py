@@ -41,8 +41,8 @@ def test_an_item_is_to_begin_anew_with_the_next_launch(made: Made, agentrun: Run
     ended = agentrun("redo", "drafts", "b", "--by", "Grace")
     assert ended.returncode == 0 and ended.stdout == ""
     assert ended.stderr.splitlines() == [
-        "drafts: this gives up a finished result",
-        "1 item is to be run again; go on with: agentrun resume drafts",
+        "drafts: this discards a finished result",
+        "1 item is to be run again; to continue: agentrun resume drafts",
     ]
     (message,) = made.posted()
     assert (message["key"], message["gen"], message["by"], message["run_id"]) == ("b", 2, "Grace", made.run_id)
@@ -76,12 +76,12 @@ def test_which_items_are_meant(made: Made, agentrun: Run, arguments: list[str], 
         (["a", "--failed"], "which items?"),
         (["f"], "f is pending; the next launch runs it anyway"),
         (["nobody"], "has no item nobody"),
-        (["--cause", "quota"], "no item is meant by that"),
-        (["--cause", ""], "no item is meant by that"),
-        (["--from", "5"], "no item is meant by that"),
-        (["--from", "0"], "nobody is there to ask; add --yes"),
+        (["--cause", "quota"], "no items match"),
+        (["--cause", ""], "no items match"),
+        (["--from", "5"], "no items match"),
+        (["--from", "0"], "nobody can confirm; add --yes"),
         (["a", "--steps", "serach"], "has a step serach; they have search, draft"),
-        (["c", "--steps", "search"], "no steps of theirs are on record"),
+        (["c", "--steps", "search"], "they have no steps on record"),
     ],
 )
 def test_what_cannot_be_done_again_is_an_error_and_posts_nothing(
@@ -107,7 +107,7 @@ def test_many_finished_results_are_not_given_up_unasked(made: Made, tmp_path: Pa
     for typed, posts in (("n", False), ("y", True)):
         terminal = Terminal("redo", "drafts", "--from", "0", cwd=tmp_path)
         try:
-            terminal.until("this gives up 2 finished results, for 5 items to be run again")
+            terminal.until("this discards 2 finished results, for 5 items to be run again")
             terminal.until("go ahead? [y/N]")
             terminal.type(typed)
             code, _ = terminal.end()
@@ -123,14 +123,14 @@ def test_a_runner_at_work_takes_it_in_at_once_only_with_now(made: Made, agentrun
         later, now = agentrun("redo", "drafts", "c"), agentrun("redo", "drafts", "d", "--now")
     finally:
         runner.release()
-    assert "begins with the next launch" in later.stderr and "within 2 s" in now.stderr
+    assert "this happens at the next launch" in later.stderr and "within 2 s" in now.stderr
     assert [message["now"] for message in made.posted()] == [False, True]
 
 
 def test_a_finished_run_goes_on_with_start(made: Made, agentrun: Run) -> None:
     made.commit(made.entry("f"), finish=True)
     ended = agentrun("redo", "drafts", "b")
-    assert ended.returncode == 0 and ended.stderr.endswith("go on with: agentrun start drafts\n")
+    assert ended.returncode == 0 and ended.stderr.endswith("to continue: agentrun start drafts\n")
     (message,) = made.posted()
     assert (message["run_id"], message["gen"]) == (made.run_id, 2)
 

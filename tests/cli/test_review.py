@@ -71,7 +71,7 @@ def test_items_are_shown_one_by_one_and_each_answer_is_posted_at_once(
     terminal.until("a yes? [Y/n]")
     terminal.type("")
     code, rest = terminal.end()
-    assert code == 0 and "3 answers are posted; go on with: agentrun resume drafts" in rest
+    assert code == 0 and "3 answers are posted; to continue: agentrun resume drafts" in rest
     answers = [message["answer"] for message in made.posted()]
     assert [(answer["yes"], answer["text"]) for answer in answers] == [
         (True, ""),
@@ -92,11 +92,11 @@ def test_items_are_left_for_later_and_what_was_answered_is_not_asked_again(
     terminal.until(PROMPT)
     terminal.type("s")
     terminal.until("left for later")
-    assert "2 of 3   ben: answered already" in terminal.until("3 of 3   dan")
+    assert "2 of 3   ben: already answered" in terminal.until("3 of 3   dan")
     terminal.until(PROMPT)
     terminal.type("y")
     code, rest = terminal.end()
-    assert code == 0 and "1 answer is posted, 1 still waits; go on with" in rest
+    assert code == 0 and "1 answer is posted, 1 still waiting; to continue" in rest
     assert [message["key"] for message in made.posted()] == ["ben", "dan"]
 
 
@@ -160,7 +160,7 @@ def test_the_questions_are_listed_with_the_commands_that_answer_them(
     assert ended.returncode == 0
     assert "ada\n  Send this draft?\n  draft:\n    Dear Ada,\n" in ended.stdout
     assert "  agentrun answer drafts ada --yes   (or --no, --text, --json)\n" in ended.stdout
-    assert "dan (answered, not taken in yet)\n" in ended.stdout and "answer drafts dan" not in ended.stdout
+    assert "dan (answered, not processed yet)\n" in ended.stdout and "answer drafts dan" not in ended.stdout
     assert "\x1b" not in ended.stdout and "\u202e" not in ended.stdout
     assert ("not on a terminal" in ended.stderr) == (not arguments)
     assert len(made.posted()) == 1
@@ -180,4 +180,4 @@ def test_with_nothing_to_answer_it_says_so(tmp_path: Path, agentrun: Run) -> Non
     made = Made(tmp_path, ["a"])
     made.commit(made.entry("a"))
     ended = agentrun("review", "drafts")
-    assert (ended.returncode, ended.stderr) == (0, "drafts: no item waits for an answer\n")
+    assert (ended.returncode, ended.stderr) == (0, "drafts: no items are waiting for an answer\n")

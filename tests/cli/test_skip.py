@@ -40,7 +40,7 @@ def test_items_are_to_be_settled_with_a_reason(
 ) -> None:
     ended = agentrun("skip", "drafts", *arguments, "--reason", "not needed", "--by", "Grace")
     assert ended.returncode == 0, ended.stderr
-    assert "to be skipped; go on with: agentrun resume drafts" in ended.stderr
+    assert "to be skipped; to continue: agentrun resume drafts" in ended.stderr
     messages = made.posted()
     assert [message["key"] for message in messages] == keys
     assert {(one["kind"], one["reason"], one["by"], one["gen"]) for one in messages} == {
@@ -55,7 +55,7 @@ def test_items_are_to_be_settled_with_a_reason(
         (["b", "--failed"], "which items?"),
         (["b", "a"], "a is done; it has a result"),
         (["e"], "e is skipped; nothing to do"),
-        (["--cause", "quota"], "no item has failed for quota"),
+        (["--cause", "quota"], "no items have failed with quota"),
     ],
 )
 def test_what_cannot_be_skipped_is_an_error_and_posts_nothing(

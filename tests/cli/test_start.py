@@ -56,8 +56,8 @@ def test_a_failure_is_told_with_hints_that_work_where_they_are_printed(agentrun:
     (job / "mended").touch()
     resumed = agentrun(*hint(ended.stderr, "resume"))
     assert resumed.returncode == 0, resumed.stderr
-    assert "going on with the run of" in resumed.stderr and "(launch 2)" in resumed.stderr
-    assert "failed before, tried again last: 1 (items/b.txt)" in resumed.stderr
+    assert "resuming the run of" in resumed.stderr and "(launch 2)" in resumed.stderr
+    assert "failed before, retried last: 1 (items/b.txt)" in resumed.stderr
     assert ran(job) == ["items/a.txt", "items/b.txt", "items/c.txt", "items/b.txt"]
 
 
@@ -91,12 +91,10 @@ def test_of_an_agent_in_a_script_the_hints_name_the_script(agentrun: Run, tmp_pa
         "agentrun.run(pick, items=['a'], name='pick')\n"
     )
     subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=environment(), timeout=60, check=True)
-    assert "go on with: run the script or notebook again that began it" in agentrun("status", "pick").stdout
-    assert "try again:    run the script or notebook again" in agentrun("failures", "pick").stderr
+    assert "to resume:  run the script or notebook that started it again" in agentrun("status", "pick").stdout
+    assert "retry:        run the script or notebook again" in agentrun("failures", "pick").stderr
     resumed = agentrun("resume", "pick")
-    assert (
-        resumed.returncode == 2 and "in the script or notebook that began it; go on by running that" in resumed.stderr
-    )
+    assert resumed.returncode == 2 and "in the script or notebook that started it; run that to resume" in resumed.stderr
 
 
 def test_a_job_of_flags_alone_is_resumed_by_its_name(agentrun: Run, tmp_path: Path) -> None:
@@ -141,7 +139,7 @@ def test_quiet_still_gives_the_reason_on_other_exits(agentrun: Run, job: Path) -
 
 def test_resume_with_nothing_unfinished_says_when_the_last_run_was(agentrun: Run, job: Path) -> None:
     unknown = agentrun("resume", "work/job.toml")
-    assert unknown.returncode == 2 and "no run to go on with" in unknown.stderr
+    assert unknown.returncode == 2 and "no run to resume" in unknown.stderr
     assert agentrun(*hint(unknown.stderr, "start")).returncode == 0
     again = agentrun("resume", "work", cwd=job)
     assert again.returncode == 0 and "the last run finished" in again.stderr and "3 done" in again.stderr
@@ -170,12 +168,12 @@ def test_items_come_from_standard_input(agentrun: Run, tmp_path: Path) -> None:
         (["start", "--items", "d/a.txt", "d/b.txt", "--", "cat"], "quote it, such as --items 'd/*.txt'"),
         (["start", "work", "other"], "one job at a time"),
         (["start"], "which job?"),
-        (["start", "work", "--as", "lines"], "give --items too"),
+        (["start", "work", "--as", "lines"], "add --items"),
         (["start", "work", "--state-dir", "no such/place"], "there is no such folder; make it with: mkdir -p '"),
         (["start", "work", "--set", "nothing"], "such as --set customer=acme"),
         (["start", "work", "--timeout", "2 parsecs"], 'command line: run.timeout is "2 parsecs"; write a duration'),
         (["start", "work", "-j", "many"], "agentrun start: invalid value for '-j' / '--concurrency': it is \"many\", "),
-        (["start", "work", "--limit", "0"], 'it is "0", and should be greater than or equal to 1'),
+        (["start", "work", "--limit", "0"], 'it is "0" but should be greater than or equal to 1'),
         (["start", "work", "-j", "0"], "command line: run.concurrency is 0; write a whole number, 1 or more"),
         (["start", "work/agent.py:upper", "--items", "*.txt", "--", "cat"], "an agent and a command after -- are both"),
         (["start", "work", "--nope"], "no such option: --nope"),
@@ -213,13 +211,13 @@ def test_a_second_runner_is_told_who_has_the_job_and_stop_ends_it(
     status = agentrun("status", "work", "--json", cwd=job)
     assert json.loads(status.stdout)["status"] == "running"
     plan = agentrun("start", "work/job.toml", "--plan")
-    assert plan.returncode == 0 and "would go on with the run" in plan.stdout
+    assert plan.returncode == 0 and "would resume the run" in plan.stdout
     assert agentrun("clear", "work", "--yes", cwd=job).returncode == 75
     stopped = agentrun(*hint(busy.stderr, "stop"), "--now")
     assert stopped.returncode == 0 and "work: stopped" in stopped.stderr
     _, said = first.communicate(timeout=20)
     assert first.returncode == 143 and "stopped by SIGTERM" in said
-    assert agentrun("stop", "work", cwd=job).stderr == "work: nobody is at work on it\n"
+    assert agentrun("stop", "work", cwd=job).stderr == "work: no runner is working on it\n"
     assert agentrun(*hint(stopped.stderr, "resume")).returncode == 0
 
 

@@ -150,7 +150,7 @@ def test_a_folder_with_a_long_path_has_its_socket_elsewhere(program: Callable[..
 def test_outside_of_a_program_they_say_so(agentrun: Run, words: list[str]) -> None:
     ended = agentrun(*words)
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.startswith(f"agentrun {words[0]}: not inside of such a program")
+    assert ended.stderr.startswith(f"agentrun {words[0]}: not inside such a program")
 
 
 def test_a_runner_that_is_gone_is_told(agentrun: Run, tmp_path: Path) -> None:
@@ -190,7 +190,8 @@ def test_what_scripts_call_in_a_loop_imports_little(tmp_path: Path, words: list[
         "asyncio",
         "subprocess",
         "rich",
-        "agentrun.executors.programs.switchboard",
+        "msgspec",
+        "agentrun.executors.programs.channel_socket",
     }
     assert heavy & set(ended.stdout.split()) == set()
 

@@ -91,7 +91,7 @@ def test_redo_without_now_waits_for_the_next_launch(
     runner = begin("start", "talk.toml")
     wait(lambda: (folder / ".agentrun/talk/state.json").exists())
     wait(lambda: states(agentrun).get("good") == "done" and states(agentrun).get("bad") == "failed")
-    assert "begins with the next launch" in agentrun("redo", "talk", "good").stderr
+    assert "this happens at the next launch" in agentrun("redo", "talk", "good").stderr
     (folder / "enough").touch()
     runner.communicate(timeout=60)
     assert ran(folder).count("good") == 1 and len(inbox(folder)) == 1
@@ -107,7 +107,7 @@ def test_a_finished_run_is_opened_again_for_what_was_said_since(folder: Path, ag
     assert agentrun("answer", "talk", "ask", "--yes", "--resume").returncode == 0
     before = ran(folder)
     said = agentrun("redo", "talk", "slow")
-    assert said.stderr.endswith("go on with: agentrun start talk\n")
+    assert said.stderr.endswith("to continue: agentrun start talk\n")
     agentrun("edit", "talk", "good", "--output", '"better"')
     ended = agentrun("start", "talk")
     assert ended.returncode == 0, ended.stderr

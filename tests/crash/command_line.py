@@ -191,7 +191,7 @@ class Place:
     def check_words(self) -> None:
         """Whatever happened, it was not a surprise to us. A traceback of the agent's is its own business."""
         said = self.said
-        assert not OUR_FRAME.search(said) and "bug of agentrun" not in said, said[-4000:]
+        assert not OUR_FRAME.search(said) and "bug in agentrun" not in said, said[-4000:]
 
     def check_results(self) -> None:
         assert self.is_finished, self.said[-2000:]

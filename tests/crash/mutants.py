@@ -400,11 +400,11 @@ except OSError:
     ),
     Mutant(
         "a step answered before its commit",
-        "Conversation._keep_step",
-        "await self._host.keep(self.work, record)",
+        "RunnerEnd._put_step",
+        "await self._launch.commit_step(self.work, record)",
         """
 import asyncio
-_ = asyncio.ensure_future(self._host.keep(self.work, record))
+_ = asyncio.ensure_future(self._launch.commit_step(self.work, record))
 """,
         (STEPS,),
     ),

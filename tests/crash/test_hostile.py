@@ -25,6 +25,7 @@ from hypothesis.strategies import SearchStrategy
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.failure import Failure
+from agentrun.agents.messages import Log
 from agentrun.checkpoint.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from agentrun.errors import AgentrunError, CheckpointError, ItemsError, JobError
 from agentrun.items.open import open_source
@@ -223,7 +224,7 @@ class Returns:
 
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
         kind, words = self._ends[attempt.item.index % len(self._ends)]
-        await channel({"type": "log", "text": words})
+        await channel(Log(words))
         if kind == "done":
             return Outcome("done", orjson.dumps(words))
         failure = Failure("exception", words, ("agentrun.errors.Fail",))
@@ -387,7 +388,7 @@ def check_terminal(said: bytes) -> None:
     text = rest.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").replace("\t", " ")
     found = re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]", text)
     assert found is None, f"the terminal got {found!r} in …{text[max(0, found.start() - 200) : found.end() + 50]!r}"
-    assert not OUR_FRAME.search(text) and "bug of agentrun" not in text, text[-3000:]
+    assert not OUR_FRAME.search(text) and "bug in agentrun" not in text, text[-3000:]
 
 
 def tree(base: Path) -> set[str]:

@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.agents.messages import Carry
 from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.errors import BusyError, CheckpointError, DiskError
 from agentrun.events import Began, Event
@@ -123,7 +124,7 @@ class Carrying(FakeAgent):
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
         carry = [*(attempt.carry or []), attempt.item.index]
         self.attempted.append(attempt.item.key)
-        await channel({"type": "carry", "value": carry})
+        await channel(Carry(carry))
         return Outcome("done", orjson.dumps(carry))
 
 

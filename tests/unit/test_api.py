@@ -79,7 +79,7 @@ def test_failures_have_their_cause_and_check_raises(tmp_path: Path) -> None:
     with pytest.raises(agentrun.RunError, match="picky: 2 of 4 items failed") as caught:
         summary.check()
     assert caught.value.exit_code == 1
-    assert caught.value.summary is summary  # type: ignore[attr-defined]
+    assert caught.value.summary is summary
     assert (tmp_path / "picky.results.partial.jsonl").exists()
 
 

@@ -3,6 +3,8 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -76,10 +78,33 @@ def test_another_is_not() -> None:
     ],
 )
 def test_errors_have_their_exit_code_and_cross_processes(error: str, exit_code: int) -> None:
-    made = getattr(agentrun, error)("where: what; what to do", detail=7)
+    made = getattr(agentrun, error)("where: what; what to do")
+    made.resume_with = "agentrun resume job"
     assert made.exit_code == exit_code and isinstance(made, agentrun.AgentrunError)
     again = pickle.loads(pickle.dumps(made))
-    assert (type(again), str(again), again.detail) == (type(made), str(made), 7)
+    assert (type(again), str(again), again.message) == (type(made), "where: what; what to do", made.message)
+    assert again.resume_with == "agentrun resume job"
+
+
+@pytest.mark.parametrize(
+    ("error", "attributes"),
+    [
+        (agentrun.JobError, {"where": "job.toml", "key": "run.timeout", "line": 7}),
+        (agentrun.ItemsError, {"position": 3}),
+        (agentrun.AgentError, {"traceback": "Traceback …"}),
+        (agentrun.DiskError, {"errno": 28}),
+        (agentrun.RunError, {"summary": agentrun.Summary("job", "r1", 3, {}, 0)}),
+    ],
+)
+def test_what_an_error_knows_crosses_processes_too(error: Callable[..., Exception], attributes: dict[str, Any]) -> None:
+    again = pickle.loads(pickle.dumps(error("where: what; what to do", **attributes)))
+    assert str(again) == "where: what; what to do"
+    assert {name: getattr(again, name) for name in attributes} == attributes
+
+
+def test_the_exit_code_of_a_run_that_did_not_complete_is_the_runs() -> None:
+    made = agentrun.RunError("job: 1 of 2 items wait for a person", summary=agentrun.Summary("job", "r1", 3, {}, 2))
+    assert made.exit_code == 3 and pickle.loads(pickle.dumps(made)).exit_code == 3
 
 
 def test_importing_it_loads_neither_the_command_line_nor_anything_heavy() -> None:
@@ -90,3 +115,9 @@ heavy = {"typer", "rich", "agentrun_cli", "tenacity", "pydantic", "filelock", "a
 assert not heavy, heavy
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_summary_from_another_process_does_not_pass_for_one_without_failures() -> None:
+    again = pickle.loads(pickle.dumps(agentrun.Summary("job", "r1", 1, {"failed": 1}, 1)))
+    with pytest.raises(RuntimeError, match="comes from another process"):
+        again.failures()

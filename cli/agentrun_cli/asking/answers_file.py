@@ -1,4 +1,4 @@
-"""A file of answers: a line for each item, as CSV or JSON lines."""
+"""A file of answers: one line per item, as CSV or JSON lines."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentrun.views.item import ItemView
-    from agentrun.views.listing import Listing
-    from agentrun_cli.asking.choosing import KnownJob
+    from agentrun.people.desk import ReplyTo
+    from agentrun.views.finding import KnownJob
 
 
 _OURS = ("key", "answer", "text", "index", "question")
@@ -16,45 +15,46 @@ _PREFIX = "details."
 _YES, _NO = ("yes", "y", "true", "1", "approve", "approved"), ("no", "n", "false", "0", "refuse", "refused")
 
 
-def read_answers(file: str, known: KnownJob, listing: Listing) -> list[tuple[ItemView, dict[str, Any]]]:
-    """The items of the file that wait, with what is answered: yes, text, details. Anything unclear is an error.
+def read_answers(file: str, known: KnownJob) -> list[ReplyTo]:
+    """The answers in the file to items that wait. Anything unclear is an error.
 
-    Lines without an answer, and those of items that do not wait any more, are left out, and counted aloud.
+    Lines without an answer, and lines of items that no longer wait, are ignored and counted in a message.
     """
     from agentrun.errors import UsageError
-    from agentrun_cli.asking.choosing import choose_view
-    from agentrun_cli.terminal import clean, counted, say
+    from agentrun.people.selecting import find_item
+    from agentrun_cli.asking.choosing import open_items
+    from agentrun_cli.terminal import HERE, clean, counted, say
 
-    found: dict[str, tuple[ItemView, dict[str, Any]]] = {}
+    found: dict[str, ReplyTo] = {}
     empty, settled = 0, []
-    for where, row in _rows(file):
-        key, word = row.get("key"), row.get("answer")
-        if key is None or key == "":
-            raise UsageError(f"{where}: has no key")
-        if word is None or word == "":
-            empty += 1
-            continue
-        try:
-            view = choose_view(known, listing, str(key), None)
-        except UsageError as error:
-            raise UsageError(f"{where}: {error.message}") from None
-        if view.key in found:
-            raise UsageError(f"{where}: answers {clean(view.key)} a second time; leave one of the lines")
-        if view.question is None:
-            settled.append(view.key)
-            continue
-        found[view.key] = (view, _said(where, word, row, view.question.get("details") or {}))
+    with open_items(known) as listing:
+        for where, row in _rows(file):
+            key, word = row.get("key"), row.get("answer")
+            if key is None or key == "":
+                raise UsageError(f"{where}: has no key; add one")
+            if word is None or word == "":
+                empty += 1
+                continue
+            try:
+                view = find_item(known, listing, str(key), here=HERE)
+            except UsageError as error:
+                raise UsageError(f"{where}: {error.message}") from None
+            if view.key in found:
+                raise UsageError(f"{where}: answers {clean(view.key)} a second time; keep one of the two lines")
+            if view.question is None:
+                settled.append(view.key)
+                continue
+            found[view.key] = _reply(where, view.key, word, row, view.question.details)
     if empty:
-        say(f"{counted(empty, 'line')} without an answer left out")
+        say(f"{counted(empty, 'line')} without an answer ignored")
     if settled:
-        say(
-            f"{counted(len(settled), 'line')} left out, of items that do not wait any more, such as {clean(settled[0])}"
-        )
+        say(f"{counted(len(settled), 'line')} ignored: no longer waiting, such as {clean(settled[0])}")
     return list(found.values())
 
 
-def _said(where: str, word: Any, row: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+def _reply(where: str, key: str, word: Any, row: dict[str, Any], known: dict[str, Any]) -> ReplyTo:
     from agentrun.errors import UsageError
+    from agentrun.people.desk import ReplyTo
     from agentrun.values.json import parse_value
     from agentrun_cli.terminal import clean
 
@@ -63,7 +63,7 @@ def _said(where: str, word: Any, row: dict[str, Any], known: dict[str, Any]) -> 
         raise UsageError(f"{where}: answer is {clean(word, limit=60)}; write yes or no")
     details: dict[str, Any] = {}
     for name, value in row.items():
-        # In a table an empty cell leaves the detail as it is.
+        # In a table, an empty cell leaves the detail unchanged.
         if name in _OURS or value is None or (value == "" and row[_IS_TABLE]) or name == _IS_TABLE:
             continue
         name = name.removeprefix(_PREFIX)
@@ -76,14 +76,14 @@ def _said(where: str, word: Any, row: dict[str, Any], known: dict[str, Any]) -> 
             except ValueError as error:
                 raise UsageError(f"{where}: {clean(name)} is {error}") from None
         details[name] = value
-    return {"yes": plain in _YES, "text": str(row.get("text") or ""), "details": details}
+    return ReplyTo(key, plain in _YES, str(row.get("text") or ""), details)
 
 
 _IS_TABLE = "\0table"
 
 
 def _rows(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each line with where it is."""
+    """Each line with its place in the file."""
     import csv
 
     from agentrun.errors import UsageError
@@ -94,17 +94,17 @@ def _rows(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
     shown = shown_path(path)
     is_table = path.suffix.lower() == ".csv"
     if not is_table and path.suffix.lower() not in (".jsonl", ".ndjson"):
-        raise UsageError(f"{shown}: is neither .csv nor .jsonl; give one of them")
+        raise UsageError(f"{shown}: is neither .csv nor .jsonl; give a file of one of these kinds")
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
             if is_table:
                 table = csv.DictReader(lines, strict=True)
                 if "key" not in (table.fieldnames or ()) or "answer" not in (table.fieldnames or ()):
-                    raise UsageError(f"{shown}: its first line names the columns; it needs key and answer")
+                    raise UsageError(f"{shown}: its first line must name the columns, among them key and answer")
                 for row in table:
                     where = f"{shown}:{table.line_num}"
                     if None in row:
-                        raise UsageError(f"{where}: has more cells than the first line names columns")
+                        raise UsageError(f"{where}: has more cells than the first line has columns")
                     yield where, {**row, _IS_TABLE: True}
                 return
             for number, line in enumerate(lines, 1):

@@ -1,231 +1,54 @@
-"""Which job and which items a person means: a key, a path that leads to the item's file, or an index."""
+"""Which job and which items a person means."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agentrun.item import Item
-    from agentrun.job.job import Job
-    from agentrun.views.item import ItemView
+    from agentrun.people.selecting import Selection
+    from agentrun.views.finding import KnownJob
     from agentrun.views.listing import Listing
 
 
-_KEYS_COMPARED = 20_000
-_NEAR = 3
-
-
-class Opened(Protocol):
-    """A job and the folder of its state, such as `open_job` gives."""
-
-    @property
-    def job(self) -> Job | None: ...
-
-    @property
-    def folder(self) -> Path: ...
-
-
-@dataclass(frozen=True)
-class KnownJob:
-    """A job to look at. Where its job file cannot be read, `job` is None: its records are there all the same."""
-
-    job: Job | None
-    folder: Path
-    ref: str
-    state_dir: str | None = None
-
-    @property
-    def name(self) -> str:
-        """How to name it in a command typed here."""
-        from agentrun_cli import flags
-
-        return flags.how_to_name(self.folder.name, self.folder, flags.Asked(self.ref, state_dir=self.state_dir))
-
-
 def open_known(ref: str, state_dir: str | None) -> KnownJob:
-    from agentrun.errors import AgentrunError
-    from agentrun.job.opening import open_job
+    """The job to look at; from its records alone, saying why, if its description cannot be read."""
+    from dataclasses import replace
+
+    from agentrun.views import finding
+    from agentrun_cli import flags
     from agentrun_cli.terminal import HERE, clean, say
 
-    try:
-        opened = open_job(ref, cwd=HERE, state_dir=state_dir)
-    except AgentrunError as error:
-        folder = _known_folder(ref, state_dir)
-        if folder is None:
-            raise
-        say(f"{clean(error.message)}; shown from its records alone")
-        return KnownJob(None, folder, ref, state_dir)
-    return KnownJob(opened.job, opened.folder, ref, state_dir)
-
-
-def _known_folder(ref: str, state_dir: str | None) -> Path | None:
-    """The folder of a job whose own description cannot be read."""
-    from agentrun.job.file import default_name
-    from agentrun.job.home import known_jobs, state_root
-    from agentrun_cli.terminal import HERE
-
-    known = {folder.name: folder for folder in known_jobs(HERE, state_dir, os.environ)}
-    if ref in known:
-        return known[ref]
-    file = HERE / ref / "job.toml" if (HERE / ref).is_dir() else HERE / ref
-    if file.suffix != ".toml":
-        return None
-    folder = state_root(file.parent, state_dir, os.environ) / default_name(file)
-    return folder if folder.is_dir() else None
+    known = finding.open_known(ref, HERE, state_dir)
+    if known.problem:
+        say(f"{clean(known.problem)}; shown from its records alone")
+    asked = flags.Asked(ref, state_dir=state_dir)
+    return replace(known, command_name=flags.how_to_name(known.name, known.store.folder, asked))
 
 
 def open_items(known: KnownJob) -> Listing:
-    """The job's items. A source that cannot be read is said; then they are those on record."""
-    from agentrun.errors import ItemsError, LaterError
-    from agentrun.views.listing import open_listing
+    """The job's items. What is odd about them is said."""
+    from agentrun.people import desk
     from agentrun_cli.terminal import clean, say
 
-    try:
-        listing = open_listing(known.folder, known.job)
-    except (ItemsError, LaterError) as error:
-        if not known.folder.is_dir():
-            raise
-        say(f"{clean(error.message)}; shown from its records alone")
-        listing = open_listing(known.folder)
-    if listing.note:
-        say(f"{known.folder.name}: {listing.note}")
-    return listing
+    return desk.open_items(known, warn=lambda text: say(clean(text)))
 
 
-def choose_items(
-    opened: Opened, refs: Sequence[str], indexes: Sequence[int] = (), *, spool: Path | None = None
-) -> list[Item]:
-    """The items of the source that are meant, in the order they were asked for."""
-    from agentrun.errors import UsageError
-    from agentrun.views.listing import read_source
-
-    if opened.job is None:
-        raise UsageError(f"{opened.folder.name}: its job file cannot be read, so its items are not known")
-    asked = [(ref, keys_meant(ref, opened.job.base)) for ref in refs]
-    wanted_keys = {key for _, keys in asked for key in keys}
-    wanted_indexes = set(indexes)
-    by_key: dict[str, Item] = {}
-    by_index: dict[int, Item] = {}
-    best = {keys[0] for _, keys in asked}
-    for index, key, make in read_source(opened.folder, opened.job, spool=spool):
-        if key in wanted_keys or index in wanted_indexes:
-            by_index[index] = by_key[key] = make()
-            if best <= by_key.keys() and wanted_indexes <= by_index.keys():
-                break
-    chosen = []
-    for ref, keys in asked:
-        item = next((by_key[key] for key in keys if key in by_key), None)
-        if item is None:
-            names = (key for _, key, _ in read_source(opened.folder, opened.job, spool=spool))
-            raise UsageError(_unknown(opened.folder, ref, names))
-        chosen.append(item)
-    for index in indexes:
-        if index not in by_index:
-            raise UsageError(f"{opened.folder.name}: there is no item {index}; the first is 0")
-        chosen.append(by_index[index])
-    return chosen
-
-
-def choose_view(known: KnownJob, listing: Listing, ref: str | None, index: int | None) -> ItemView:
-    """The one item that is meant, with what is on record of it."""
-    from agentrun.errors import UsageError
-
-    name = known.folder.name
-    if (ref is None) == (index is None):
-        raise UsageError(f"{name}: which item? Give its key, a path to its file, or --index N")
-    if ref is None:
-        found = listing.find(index=index)
-        if found is None:
-            raise UsageError(f"{name}: there is no item {index}; it has {len(listing)}, the first is 0")
-        return found
-    for key in keys_meant(ref, known.job.base if known.job else None):
-        if (found := listing.find(key=key)) is not None:
-            return found
-    raise UsageError(_unknown(known.folder, ref, (item.key for item in listing.items())))
-
-
-def choose_views(known: KnownJob, listing: Listing, refs: Sequence[str], indexes: Sequence[int] = ()) -> list[ItemView]:
-    """The items that are meant by name, in the order they were asked for, each once."""
-    named = [choose_view(known, listing, ref, None) for ref in refs]
-    named += [choose_view(known, listing, None, index) for index in indexes]
-    return list({view.key: view for view in named}.values())
-
-
-def is_of_cause(view: ItemView, text: str) -> bool:
-    """Did it fail for this cause, as `agentrun failures` shows it? A part of the words will do, in any case."""
-    from agentrun.views.causes import VARIES, cause_shape
-    from agentrun_cli.terminal import clean
-
-    if view.state != "failed":
-        return False
-    cause, said = clean(view.cause, limit=10_000), clean(text).strip()
-    shape, meant = cause_shape(cause).casefold(), cause_shape(said.rstrip(VARIES)).casefold()
-    is_cut = said.endswith(VARIES)
-    # A whole message means all that differ only in numbers and names: the items of one heading.
-    return bool(said) and (
-        said.casefold() in cause.casefold()
-        or said.casefold() in shape
-        or (shape.startswith(meant.rstrip(VARIES)) if is_cut else shape == meant)
-    )
-
-
-def find_input(known: KnownJob, key: str) -> Item | None:
-    """The item itself, where the source still has it."""
-    from agentrun.errors import AgentrunError
-    from agentrun.views.listing import read_source
-
-    if known.job is None:
-        return None
-    try:
-        return next((make() for _, found, make in read_source(known.folder, known.job) if found == key), None)
-    except AgentrunError:
-        return None
-
-
-def keys_meant(ref: str, base: Path | None) -> list[str]:
-    """The keys that a word may mean: itself, and as a path from here the one that is relative to the job."""
+def select(refs: Sequence[str] | str | None = None, indexes: Sequence[int] | int | None = None) -> Selection:
+    """The items that were named on the command line."""
+    from agentrun.people.selecting import Selection
     from agentrun_cli.terminal import HERE
 
-    keys = [ref]
-    if base is not None and "\0" not in ref:
-        keys.append(os.path.relpath(HERE / ref, base))
-        keys.append(os.path.relpath((HERE / ref).resolve(), base.resolve()))
-    return list(dict.fromkeys(keys))
+    refs = [refs] if isinstance(refs, str) else refs or []
+    indexes = [indexes] if isinstance(indexes, int) else indexes or []
+    return Selection(items=refs, indexes=indexes, here=HERE)
 
 
 def words_for(key: str, index: int) -> str:
-    """How to name an item in a command, as a shell reads it."""
+    """How to name an item in a command, quoted for the shell."""
     import shlex
 
     from agentrun_cli.terminal import clean
 
-    plain = clean(key, limit=200) == key and not key.startswith("-")
-    return shlex.quote(key) if plain else f"--index {index}"
-
-
-def _unknown(folder: Path, ref: str, keys: Iterator[str]) -> str:
-    from agentrun_cli import flags
-    from agentrun_cli.terminal import clean
-
-    near = near_misses(ref, keys)
-    see = f"see them with: agentrun items {flags.how_to_name(folder.name, folder)}"
-    does = f"did you mean {clean(', '.join(near))}?" if near else see
-    return f"{folder.name}: has no item {clean(ref, limit=100)}; {does}"
-
-
-def near_misses(ref: str, keys: Iterable[str]) -> list[str]:
-    """A few keys that may have been meant, among the first of many."""
-    from difflib import get_close_matches
-
-    compared = list(islice(keys, _KEYS_COMPARED))
-    word = ref.strip().casefold()
-    inside = [key for key in compared if word and word in key.casefold()]
-    # Comparing is slow: of many keys only those that end as what was typed does.
-    ends = [key for key in compared if len(compared) <= 500 or key[-6:] == ref[-6:]][:1000]
-    close = get_close_matches(ref, ends, n=_NEAR)
-    return list(dict.fromkeys([*sorted(inside, key=len)[:_NEAR], *close]))[:_NEAR]
+    is_plain = clean(key, limit=200) == key and not key.startswith("-")
+    return shlex.quote(key) if is_plain else f"--index {index}"

@@ -1,82 +1,65 @@
-"""What the commands for people share: post to the inbox, and say how it goes on, or go on."""
+"""What the commands for people share: confirm, say what was posted, then resume the run or say how to."""
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentrun_cli import flags
 
 if TYPE_CHECKING:
-    from agentrun_cli.asking.choosing import KnownJob
-
+    from agentrun.people.desk import Posting
+    from agentrun.views.finding import KnownJob
 
 Item = Annotated[str | None, typer.Argument(metavar="ITEM", help="A key, or a path to the item's file.")]
 ManyItems = Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="Keys, or paths to the items' files.")]
 Index = Annotated[int | None, typer.Option("--index", metavar="N", help="The item's position; 0 is first.")]
 Indexes = Annotated[list[int] | None, typer.Option("--index", metavar="N", help="A position; can be repeated.")]
-By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who says so, if not you.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run at once.")]
+By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Your name, if not the login name.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Resume the run at once.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
-def hand_in(known: KnownJob, messages: Sequence[dict[str, Any]]) -> None:
-    from agentrun.people.messages import post
-
-    post(known.folder, messages)
-
-
-def end(known: KnownJob, what: str, *, go_on: bool = False, at_launch: bool = False) -> None:
-    """Say `what` was done and how it goes on; or go on, and exit as that launch does.
-
-    `at_launch`: a runner at work leaves it for the next launch.
-    """
-    from agentrun.views.jobs import live_holder
+def end(known: KnownJob, posting: Posting, what: str, *, ref: str, state_dir: str | None, resume: bool = False) -> None:
+    """Say `what` was posted and how to continue; or resume, and exit as that launch does."""
     from agentrun_cli.terminal import say
 
-    holder = live_holder(known.folder)
-    if holder is not None and not at_launch:
-        say(f"{what}; the runner at work (pid {holder.pid}) takes it in within 2 s")
+    holder = posting.holder
+    if holder is not None and not posting.waits_for_launch:
+        say(f"{what}; the running launch (pid {holder.pid}) will process it within 2 s")
     elif holder is not None:
-        say(f"{what}; it begins with the next launch, when the runner at work (pid {holder.pid}) has ended")
-    elif go_on and how_to_go_on(known).startswith("agentrun "):
+        say(f"{what}; this happens at the next launch, after the running one (pid {holder.pid})")
+    elif resume and how_to_continue(known, is_unfinished=True).startswith("agentrun "):
         say(what)
-        raise typer.Exit(_launch(known))
+        raise typer.Exit(_launch(ref, state_dir, is_unfinished=posting.is_unfinished))
     else:
-        say(f"{what}; go on with: {how_to_go_on(known)}")
+        say(f"{what}; to continue: {how_to_continue(known, is_unfinished=posting.is_unfinished)}")
 
 
-def how_to_go_on(known: KnownJob) -> str:
-    agent = known.job.agent if known.job is not None else None
-    said = flags.how_to_go_on(known.name, agent)
-    if said.startswith("agentrun ") and not _is_unfinished(known):
-        # That run has ended; what lies in the inbox opens it again.
-        return f"agentrun start {known.name}"
+def how_to_continue(known: KnownJob, *, is_unfinished: bool) -> str:
+    said = flags.how_to_resume(known.shown, known.job.agent if known.job is not None else None)
+    if said.startswith("agentrun ") and not is_unfinished:
+        # That run has ended; what was posted opens it again.
+        return f"agentrun start {known.shown}"
     return said
 
 
-def _is_unfinished(known: KnownJob) -> bool:
-    return os.path.exists(known.folder / "state.json")
-
-
-def _launch(known: KnownJob) -> int:
+def _launch(ref: str, state_dir: str | None, *, is_unfinished: bool) -> int:
     from agentrun_cli.launching import launch, options_of
 
-    given = {"job": known.ref, "state_dir": known.state_dir, "quiet": False, "as_json": False}
-    return launch(flags.asked_job(given), options_of(given, resume=_is_unfinished(known)))
+    given = {"job": ref, "state_dir": state_dir, "quiet": False, "as_json": False}
+    return launch(flags.asked_job(given), options_of(given, resume=is_unfinished))
 
 
 def is_conversation() -> bool:
-    """Is a person there, who sees what is shown and can answer?"""
+    """Whether a person sees the output and can answer."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout is not None and sys.stdout.isatty()
 
 
 def asks(prompt: str) -> str | None:
-    """What a person types behind the prompt; None at the end of input."""
+    """What a person types at the prompt; None at the end of input."""
     from agentrun_cli.terminal import fitting
 
     sys.stdout.write(fitting(prompt, sys.stdout))
@@ -85,25 +68,19 @@ def asks(prompt: str) -> str | None:
     return typed.strip() if typed else None
 
 
-def confirm(known: KnownJob, question: str, *, yes: bool) -> None:
-    """Ask, unless `yes`; leave where the answer is no or nobody is there."""
+def confirm(name: str, question: str, *, yes: bool, otherwise: str) -> None:
+    """Ask, unless `yes`; exit if the answer is no, or if nobody can answer. `otherwise` says what did not happen."""
     from agentrun.errors import UsageError
     from agentrun_cli.terminal import say
 
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"{known.folder.name}: nothing is posted, nobody is there to ask; add --yes")
+        raise UsageError(f"{name}: {otherwise}: this is not a terminal, so nobody can confirm; add --yes")
     say(f"{question} [y/N]")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        say(f"{known.folder.name}: left as it is")
+        say(f"{name}: {otherwise}")
         raise typer.Exit(2)
-
-
-def signed(by: str | None) -> str:
-    from agentrun.people.messages import person
-
-    return by or person()
 
 
 def are(count: int, noun: str) -> str:

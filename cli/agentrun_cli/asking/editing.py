@@ -9,7 +9,7 @@ UNCHANGED = object()
 
 
 def edit_value(value: Any, *, name: str) -> Any:
-    """The value as it was edited: text as it is, anything else as JSON. UNCHANGED if it was left."""
+    """The edited value: text as text, anything else as JSON. UNCHANGED if it was not edited."""
     from agentrun.errors import UsageError
     from agentrun.values.json import is_same, parse_value
     from agentrun_cli.asking.confirming import asks, is_conversation
@@ -35,7 +35,7 @@ def edit_value(value: Any, *, name: str) -> Any:
 
 
 def edit_text(text: str, *, suffix: str) -> str:
-    """`text` as it is after an editor: VISUAL, EDITOR, or vi. In a file that only this user can read."""
+    """`text` after editing it in VISUAL, EDITOR or vi, in a file that only this user can read."""
     import shlex
     import subprocess
     import tempfile
@@ -52,22 +52,22 @@ def edit_text(text: str, *, suffix: str) -> str:
         except (OSError, ValueError) as error:
             raise UsageError(f"the editor {editor} cannot be started: {error}; set EDITOR to yours") from None
         if code:
-            raise UsageError(f"the editor {editor} ended with {code}; nothing is posted")
+            raise UsageError(f"the editor {editor} exited with {code}; nothing is posted")
         with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
             edited = file.read()
     finally:
         os.unlink(path)
-    # Most editors end a file with a newline that nobody typed.
+    # Most editors add a newline at the end of the file.
     if edited.endswith("\n") and not text.endswith("\n"):
         edited = edited[:-1]
     return edited
 
 
 def _checked_text(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("the text is not UTF-8; save it as UTF-8") from None
+    from agentrun.values.text import is_unicode
+
+    if not is_unicode(text):
+        raise ValueError("the text is not UTF-8; save it as UTF-8")
     return text
 
 

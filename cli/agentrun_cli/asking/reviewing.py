@@ -1,4 +1,4 @@
-"""A conversation about the waiting items, one by one. Each answer is posted at once.
+"""Review the waiting items, one by one. Each answer is posted at once.
 
 1 of 3   letters/ada.txt   asked 5m ago
   Send this draft?
@@ -17,9 +17,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentrun.views.item import ItemView
+    from agentrun.people.desk import Posting, QuestionView
+    from agentrun.views.finding import KnownJob
     from agentrun.views.listing import Listing
-    from agentrun_cli.asking.choosing import KnownJob
 
 
 PROMPT = "[a]pprove  [r]efuse  answer in [w]ords  [e]dit a detail  [v]iew all  [s]kip for now  [q]uit: "
@@ -39,46 +39,48 @@ _WORDS = {
 
 
 class Review:
-    def __init__(self, known: KnownJob, listing: Listing, run_id: str, by: str) -> None:
+    """One review of a job's questions."""
+
+    def __init__(self, known: KnownJob, listing: Listing, by: str) -> None:
         self._known = known
         self._listing = listing
-        self._run_id = run_id
         self._by = by
+        self.posting: Posting | None = None
+        """How the last answer was posted."""
         self.posted = 0
-        """By this review."""
+        """Answers posted by this review."""
         self.answered = 0
-        """Also by others, meanwhile."""
+        """The same, with those that others posted meanwhile."""
 
     def talk(self, total: int) -> None:
-        """Until all were shown, or the person has enough."""
-        from agentrun.people.messages import answered, messages_in, open_inbox, question_of
+        """Show all waiting items, until the person quits."""
+        from agentrun.people import desk
         from agentrun_cli.terminal import clean, put
 
-        inbox = open_inbox(self._known.folder)
-        for number, view in enumerate(self._listing.items({"waiting"}), 1):
-            if question_of(view) in answered(messages_in(inbox)):
+        for number, view in enumerate(desk.questions(self._known, self._listing), 1):
+            if desk.is_answered(self._known, view):
                 self.answered += 1
-                put(f"\n{number} of {total}   {clean(view.key)}: answered already, not taken in yet")
+                put(f"\n{number} of {total}   {clean(view.key)}: already answered, not processed yet")
                 continue
             self._show(view, f"{number} of {total}")
             if not self._ask(view):
                 return
 
-    def _show(self, view: ItemView, place: str = "", *, full: bool = False) -> None:
+    def _show(self, view: QuestionView, place: str = "", *, full: bool = False) -> None:
         from agentrun.values.clock import age_seconds
         from agentrun_cli.drawing.questions import question_lines
         from agentrun_cli.terminal import ago, clean, coloured, put
 
         if place:
-            asked = str((view.question or {}).get("at") or "")
+            asked = view.question.at
             when = f"   asked {ago(age_seconds(asked))}" if asked else ""
             put(f"\n{place}   {coloured(clean(view.key, limit=1100), 'bold', sys.stdout)}{when}")
-        for line in question_lines(view, self._listing.steps(view), full=full):
+        for line in question_lines(view.question, view.steps, full=full):
             put(line)
         put("")
 
-    def _ask(self, view: ItemView) -> bool:
-        """Until it is answered or left; False to quit."""
+    def _ask(self, view: QuestionView) -> bool:
+        """Ask until it is answered or left for later; False to quit."""
         from agentrun_cli.asking.confirming import asks
         from agentrun_cli.terminal import clean, put
 
@@ -109,25 +111,24 @@ class Review:
                 case "q":
                     return False
                 case _:
-                    put("type one of the letters a, r, w, e, v, s or q, and Enter")
+                    put("type one of the letters a, r, w, e, v, s or q, then Enter")
 
-    def _post(self, view: ItemView, yes: bool, text: str, details: dict[str, Any]) -> None:
-        from agentrun.people.messages import answer_message
-        from agentrun_cli.asking.confirming import hand_in
+    def _post(self, view: QuestionView, yes: bool, text: str, details: dict[str, Any]) -> None:
+        from agentrun.people import desk
 
-        message = answer_message(view, self._run_id, yes=yes, text=text, details=details, by=self._by)
-        hand_in(self._known, [message])
+        selection = desk.Selection(items=[view.key])
+        self.posting = desk.answer(self._known, selection, yes=yes, text=text, details=details, by=self._by)
         self.posted += 1
         self.answered += 1
 
-    def _in_words(self, view: ItemView, details: dict[str, Any]) -> bool:
+    def _in_words(self, view: QuestionView, details: dict[str, Any]) -> bool:
         from agentrun_cli.asking.confirming import asks
         from agentrun_cli.terminal import put
 
         words = asks("your words (empty: back): ")
         if not words:
             return False
-        verdict = asks("and that is a yes? [Y/n] ")
+        verdict = asks("is that a yes? [Y/n] ")
         if verdict is None:
             return False
         yes = verdict.lower() in ("", "y", "yes")
@@ -135,13 +136,13 @@ class Review:
         put("approved, with your words" if yes else "refused, with your words")
         return True
 
-    def _edit(self, view: ItemView, details: dict[str, Any]) -> None:
-        """Change a detail in the editor; it goes with the answer."""
+    def _edit(self, view: QuestionView, details: dict[str, Any]) -> None:
+        """Change a detail in the editor; it is posted with the answer."""
         from agentrun.errors import UsageError
         from agentrun_cli.asking.editing import UNCHANGED, edit_value
         from agentrun_cli.terminal import clean, put
 
-        known = (view.question or {}).get("details") or {}
+        known = view.question.details
         name = self._which(known)
         if name is None:
             return
@@ -151,7 +152,7 @@ class Review:
             put(clean(error.message))
             return
         if value is UNCHANGED:
-            put(f"{clean(name)}: left as it is")
+            put(f"{clean(name)}: unchanged")
             return
         details[name] = value
         put(f"{clean(name)}: edited; now approve or refuse")
@@ -173,5 +174,5 @@ class Review:
             return names[int(typed) - 1]
         if typed in known:
             return typed
-        put("none of them; nothing is edited")
+        put("no such detail; nothing is edited")
         return None

@@ -1,40 +1,37 @@
-"""agentrun answer: answer the question of an item that waits."""
+"""agentrun answer: answer the question of a waiting item."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from agentrun_cli import flags
-from agentrun_cli.asking import confirming as handing_in
-
-if TYPE_CHECKING:
-    from agentrun_cli.asking.choosing import KnownJob
+from agentrun_cli.asking import confirming
 
 
 def answer(
     job: flags.KnownJob,
-    item: handing_in.Item = None,
-    index: handing_in.Index = None,
+    item: confirming.Item = None,
+    index: confirming.Index = None,
     yes: Annotated[bool, typer.Option("--yes", help="Approve.")] = False,
     no: Annotated[bool, typer.Option("--no", help="Refuse.")] = False,
     text: Annotated[
-        str | None, typer.Option("--text", metavar="TEXT", help="Answer in words; alone it is yes.")
+        str | None, typer.Option("--text", metavar="TEXT", help="Answer in words; alone it means yes.")
     ] = None,
     details: Annotated[
-        str | None, typer.Option("--json", metavar="OBJECT", help='Edit details: {"draft": "…"}; alone it is yes.')
+        str | None, typer.Option("--json", metavar="OBJECT", help='Edit details: {"draft": "…"}; alone it means yes.')
     ] = None,
-    all_items: Annotated[bool, typer.Option("--all", help="All that wait.")] = False,
+    all_items: Annotated[bool, typer.Option("--all", help="All waiting items.")] = False,
     file: Annotated[
         str | None,
         typer.Option("--file", metavar="PATH", help="A .csv or .jsonl: key, answer (yes/no), text, details."),
     ] = None,
-    by: handing_in.By = None,
-    resume: handing_in.Resume = False,
+    by: confirming.By = None,
+    resume: confirming.Resume = False,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Answer an item that waits for a person.
+    """Answer the question of a waiting item.
 
     \b
     agentrun answer drafts letters/ada.txt --yes
@@ -43,43 +40,36 @@ def answer(
     agentrun answer drafts --all --yes --resume
     agentrun answer drafts --file answers.csv
     """
-    from agentrun.errors import UsageError
-    from agentrun.people.messages import answer_message, answered, posted, question_of, run_of
+    from agentrun.people import desk
     from agentrun_cli.asking.answers_file import read_answers
-    from agentrun_cli.asking.choosing import choose_view, open_items, open_known
+    from agentrun_cli.asking.choosing import open_known, select
+    from agentrun_cli.terminal import say
 
     given = {"yes": yes, "no": no, "text": text is not None, "json": details is not None}
     _check(given, is_one=item is not None or index is not None, is_all=all_items, file=file)
-    edited, who = _details(details), handing_in.signed(by)
+    edited = _details(details)
     known = open_known(job, state_dir)
-    before = answered(posted(known.folder))
-    with open_items(known) as listing:
-        run_id = run_of(listing, known.folder.name)
-        if file is not None:
-            answers = read_answers(file, known, listing)
-        elif all_items:
-            answers = [(view, {"yes": not no, "text": text or ""}) for view in listing.items({"waiting"})]
-        else:
-            view = choose_view(known, listing, item, index)
-            answers = [(view, {"yes": not no, "text": text or "", "details": edited})]
-    new = [(view, said) for view, said in answers if question_of(view) not in before]
-    if len(new) < len(answers):
-        _say_answered(known, len(answers) - len(new), is_one=file is None and not all_items)
-    if not new:
-        raise UsageError(
-            f"{known.folder.name}: {'nothing new to answer' if answers else 'no item waits for an answer'}"
-        )
-    handing_in.hand_in(known, [answer_message(view, run_id, by=who, **said) for view, said in new])
-    handing_in.end(known, f"{handing_in.are(len(new), 'answer')} posted", go_on=resume)
+    if file is not None:
+        posting = desk.answer_each(known, read_answers(file, known), by=by or "")
+    elif all_items:
+        posting = desk.answer_all(known, yes=not no, text=text or "", by=by or "")
+    else:
+        selection = select(item, index)
+        posting = desk.answer(known, selection, yes=not no, text=text or "", details=edited, by=by or "")
+    if posting.already_answered:
+        before = confirming.are(posting.already_answered, "question")
+        say(f"{before} answered already, but not processed yet; the first answer wins")
+    what = f"{confirming.are(len(posting.items), 'answer')} posted"
+    confirming.end(known, posting, what, ref=job, state_dir=state_dir, resume=resume)
 
 
 def _check(given: dict[str, bool], *, is_one: bool, is_all: bool, file: str | None) -> None:
     from agentrun.errors import UsageError
 
     if is_one + is_all + (file is not None) != 1:
-        raise UsageError("which item? Give its key or --index N, or --all, or --file PATH; one of them")
+        raise UsageError("which item? Give one of: its key, --index N, --all, --file PATH")
     if file is not None and any(given.values()):
-        raise UsageError("--file has the answers in it; leave out --yes, --no, --text and --json")
+        raise UsageError("--file contains the answers; leave out --yes, --no, --text and --json")
     if given["yes"] and given["no"]:
         raise UsageError("--yes and --no are both given; give one of them")
     if file is None and not any(given.values()):
@@ -99,15 +89,3 @@ def _details(text: str | None) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UsageError('--json: write an object of details, such as {"draft": "…"}')
     return value
-
-
-def _say_answered(known: KnownJob, count: int, *, is_one: bool) -> None:
-    from agentrun.errors import UsageError
-    from agentrun_cli.terminal import say
-
-    if is_one:
-        raise UsageError(
-            f"{known.folder.name}: that question has an answer, not taken in yet; the first answer wins; "
-            f"go on with: {handing_in.how_to_go_on(known)}"
-        )
-    say(f"{handing_in.are(count, 'question')} answered already, not taken in yet; the first answer wins")

@@ -1,8 +1,7 @@
-"""agentrun clear: forget a job's state."""
+"""agentrun clear: remove a job's state."""
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -15,37 +14,32 @@ def clear(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Forget a job's runs; results that were written stay."""
-    from agentrun.errors import UsageError
-    from agentrun.store.folder.store import FolderStore
-    from agentrun.views.jobs import read_job_view
-    from agentrun_cli.terminal import counted, say, shown_path
+    """Remove a job's state and history; written results stay."""
+    from agentrun.views.finding import locate
+    from agentrun.views.jobs import view_job
+    from agentrun_cli.asking.confirming import confirm
+    from agentrun_cli.terminal import HERE, counted, say, shown_path
 
-    folder = flags.job_folder(job, state_dir)
-    if not folder.is_dir():
-        say(f"{folder.name}: there is nothing to remove")
+    known = locate(job, HERE, state_dir)
+    name, store = known.name, known.store
+    if store.folder is not None and not store.folder.is_dir():
+        say(f"{name}: nothing to remove")
         return
-    store = FolderStore(folder)
-    store.lock(wait_seconds=1.0)
+    where = shown_path(store.folder) if store.folder is not None else "its state"
+    lease = store.lock(wait_seconds=1.0)
     try:
-        view = read_job_view(folder)
+        view = view_job(store, name)
         done = view.counts.get("done", 0)
         if view.status == "finished":
             output = shown_path(view.output or "its output")
             what = f"the history of its runs; the results in {output} stay (replaced only with --overwrite)"
         elif view.status in ("new", "damaged"):
-            what = "what is there of it"
+            what = "whatever there is"
         else:
             what = f"an unfinished run with {counted(done, 'result')} that {'is' if done == 1 else 'are'} nowhere else"
-        say(f"{folder.name}: this removes {shown_path(folder)}: {what}")
-        if not yes:
-            if not sys.stdin.isatty():
-                raise UsageError(f"{folder.name}: not removed, nobody is there to ask; add --yes")
-            say("remove it? [y/N]")
-            if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-                say(f"{folder.name}: left as it is")
-                raise typer.Exit(2)
+        say(f"{name}: this removes {where}: {what}")
+        confirm(name, "remove it?", yes=yes, otherwise="nothing removed")
         store.clear()
-        say(f"removed {shown_path(folder)}")
+        say(f"removed {where}")
     finally:
-        store.release()
+        lease.release()

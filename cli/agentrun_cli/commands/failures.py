@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from agentrun_cli import flags
 
 if TYPE_CHECKING:
-    from agentrun.views.causes import CauseGroup
     from agentrun.views.listing import Listing
 
 
-KEYS_SHOWN = 5
-
-
 def failures(job: flags.KnownJob, as_json: flags.AsJson = False, state_dir: flags.StateDir = None) -> None:
-    """Show the failed items by cause. --json: a line for each item."""
+    """Show the failed items by cause. --json: one line per item."""
     from agentrun.views.causes import group_failures
     from agentrun_cli.asking.choosing import open_items, open_known, words_for
-    from agentrun_cli.terminal import clean, coloured, counted, put, say
+    from agentrun_cli.drawing.causes import cause_lines
+    from agentrun_cli.terminal import clean, counted, put, say
 
     known = open_known(job, state_dir)
     with open_items(known) as listing:
@@ -27,36 +23,23 @@ def failures(job: flags.KnownJob, as_json: flags.AsJson = False, state_dir: flag
             _put_json(listing)
             return
         groups = group_failures(listing.items({"failed"}))
-        total, ended = len(listing), listing.summary is not None
+        total, ended = len(listing), not listing.is_unfinished
     count = sum(group.count for group in groups)
     if not count:
-        say(f"{known.folder.name}: no item has failed")
+        say(f"{known.name}: no items have failed")
         return
     causes = counted(len(groups), "cause")
-    put(f"{clean(known.folder.name)}: {count:,} of {counted(total, 'item')} failed, from {causes}")
-    for group in groups:
-        put("")
-        put(coloured(f"{group.count:,}  ", "bold", sys.stdout) + coloured(clean(group.example), "red", sys.stdout))
-        _put_group(group)
+    put(f"{clean(known.name)}: {count:,} of {counted(total, 'item')} failed, from {causes}")
+    for line in cause_lines(groups):
+        put(line)
     say()
-    say(f"one of them:  agentrun show {known.name} {words_for(groups[0].keys[0], groups[0].index)}")
+    say(f"one item:     agentrun show {known.shown} {words_for(groups[0].keys[0], groups[0].index)}")
     if ended:
-        say(f"all again:    agentrun start {known.name}   (that run is finished; a new one begins)")
+        say(f"retry:        agentrun start {known.shown}   (this run is finished; a new one starts)")
     else:
-        again = flags.how_to_go_on(known.name, known.job.agent if known.job is not None else None)
+        again = flags.how_to_resume(known.shown, known.job.agent if known.job is not None else None)
         failed = "--failed" if again.startswith("agentrun ") else "failed=True"
-        say(f"try again:    {again}   ({failed}: also those that have failed three times)")
-
-
-def _put_group(group: CauseGroup) -> None:
-    from agentrun_cli.terminal import clean, put
-
-    if group.where:
-        put(f"      at {clean(group.where)}")
-    for key in group.keys[:KEYS_SHOWN]:
-        put(f"      {clean(key)}")
-    if group.count > KEYS_SHOWN:
-        put(f"      and {group.count - KEYS_SHOWN:,} more")
+        say(f"retry:        {again}   ({failed}: also items that failed in three launches)")
 
 
 def _put_json(listing: Listing) -> None:
@@ -74,6 +57,6 @@ def _put_json(listing: Listing) -> None:
             "attempts": item.attempts,
             "ended_at": item.ended_at,
             "agent": item.agent,
-            "error": item.record.get("error") if item.record else None,
+            "error": item.failure.as_json() if item.failure is not None else None,
         }
         put_json_lines(orjson.dumps(values) + b"\n")

@@ -1,4 +1,4 @@
-"""agentrun init: a job to start from."""
+"""agentrun init: write a job to start from."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ JOB = """\
 
 agent = "agent.py:agent"            # file:function; or any program:
 # command = ["./agent.sh", "{path}"]    # the item is on its standard input too, as JSON
-output = "results.jsonl"            # one JSON line an item, in the order of the items
+output = "results.jsonl"            # one JSON line per item, in item order
 # env_file = ".env"                 # variables for the agent, such as keys; written nowhere
-# needs_env = ["OPENAI_API_KEY"]    # if one is missing, that is told before the first item
+# needs_env = ["OPENAI_API_KEY"]    # a missing one is reported before the first item
 
 [items]
 files = "items/*.txt"               # or jsonl = "items.jsonl", csv = "items.csv", lines = "urls.txt"
@@ -23,10 +23,10 @@ files = "items/*.txt"               # or jsonl = "items.jsonl", csv = "items.csv
 
 [run]
 concurrency = 2                     # items in flight at a time
-timeout = "30m"                     # for one attempt
-retries = 3                         # after the first attempt, for what may pass by itself
-allow_failures = 0                  # N or "N%": still a clean completion
-stop_after_failures = 10            # that many in a row stop the run
+timeout = "30m"                     # per attempt
+retries = 3                         # after the first attempt, for errors that may be temporary
+allow_failures = 0                  # how many items may fail: N or "N%"
+stop_after_failures = 10            # stop the run after this many in a row
 """
 AGENT = '''\
 """The agent: called once for each item. What it returns is the item's output."""
@@ -38,8 +38,8 @@ def agent(item: Item) -> dict[str, object]:
     # item.text is the content, item.path the file, item.key its name. Call your model here.
     words = item.text.split()
     if not words:
-        # This item fails for good, and the others go on. Other errors are tried again first.
-        raise Fail("there is nothing in it")
+        # This item fails for good, and the others continue. Other errors are retried first.
+        raise Fail("the file is empty")
     return {"words": len(words), "longest": max(words, key=len), "first": item.text.splitlines()[0]}
 '''
 FILES = {
@@ -52,7 +52,7 @@ FILES = {
 
 
 def init(
-    folder: Annotated[str, typer.Argument(metavar="[FOLDER]", help="Where to; it is made if need be.")] = ".",
+    folder: Annotated[str, typer.Argument(metavar="[FOLDER]", help="Where to write it; created if missing.")] = ".",
 ) -> None:
     """Write a job file and a small agent to start from."""
     from agentrun.errors import DiskError, UsageError
@@ -61,7 +61,7 @@ def init(
     root = Path(folder)
     there = [root / name for name in FILES if (root / name).exists() or (root / name).is_symlink()]
     if there:
-        raise UsageError(f"{clean(there[0])}: is there already, and is left as it is; give another folder")
+        raise UsageError(f"{clean(there[0])}: already exists and is left unchanged; give another folder")
     try:
         for name, text in FILES.items():
             path = root / name
@@ -69,7 +69,7 @@ def init(
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
     except FileExistsError as error:
-        raise UsageError(f"{clean(error.filename)}: is there already, and is left as it is") from None
+        raise UsageError(f"{clean(error.filename)}: already exists and is left unchanged") from None
     except OSError as error:
         raise DiskError(f"{clean(error.filename or folder)}: cannot be written: {error.strerror}") from None
     job = root / "job.toml"

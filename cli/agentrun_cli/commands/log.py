@@ -1,182 +1,77 @@
-"""agentrun log: what happened to a job; or what an item's attempts printed."""
+"""agentrun log: what happened to a job, or what an item's attempts printed."""
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from agentrun_cli import flags
 
 if TYPE_CHECKING:
-    from agentrun_cli.asking.choosing import KnownJob
+    from agentrun.people.selecting import Selection
+    from agentrun.views.finding import KnownJob
 
 
 _PIECE_BYTES = 1 << 16
-_END_BYTES = 64 * 1024
 
 
 def log(
     job: flags.KnownJob,
     item: Annotated[str | None, typer.Argument(metavar="ITEM", help="A key, or a path to the item's file.")] = None,
     index: Annotated[int | None, typer.Option("--index", metavar="N", help="The item's position; 0 is first.")] = None,
-    lines: Annotated[int | None, typer.Option("-n", "--lines", metavar="N", min=1, help="Only the last N.")] = None,
+    lines: Annotated[
+        int | None, typer.Option("-n", "--lines", metavar="N", min=1, help="Only the last N lines.")
+    ] = None,
     state_dir: flags.StateDir = None,
 ) -> None:
     """Show the launches and stops of a job; with ITEM, what its attempts printed.
 
-    Inside of a program that is an agent, `agentrun log WORDS…` writes a line to its item's log instead.
+    Inside a program that is an agent, `agentrun log WORDS…` writes a line to its item's log instead.
     """
-    from agentrun_cli.asking.choosing import open_known
+    from agentrun_cli.asking.choosing import open_known, select
+    from agentrun_cli.drawing.log import event_lines
     from agentrun_cli.terminal import put, say
 
     known = open_known(job, state_dir)
     if item is not None or index is not None:
-        _put_item_log(known, item, index, lines)
+        _put_item_log(known, select(item, index), lines)
         return
-    told = list(tell(_events(known.folder)))
+    with known.store.reader() as reader:
+        told = list(event_lines(reader.history()))
     for line in told if lines is None else told[-lines:]:
         put(line)
     if not told:
-        say(f"{known.folder.name}: nothing has happened yet")
+        say(f"{known.name}: nothing has happened yet")
 
 
-# ---- a job
-def _events(folder: Path) -> Iterator[dict[str, Any]]:
-    """What log.jsonl says, the rotated part first. A line that cannot be read is passed over."""
-    import orjson
-
-    for name in ("log.1.jsonl", "log.jsonl"):
-        try:
-            with (folder / name).open("rb") as file:
-                for line in file:
-                    try:
-                        event = orjson.loads(line)
-                    except ValueError:
-                        continue
-                    if isinstance(event, dict):
-                        yield event
-        except FileNotFoundError:
-            continue
-
-
-def tell(events: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """The events in words, oldest first; checkpoints that follow each other are one line."""
-    folded: list[dict[str, Any]] = []  # the first, the one before the last, the last
-    count, is_under_way = 0, False
-
-    def checkpoints(last: int) -> Iterator[str]:
-        if count > 0:
-            since = f" since {_time(folded[0].get('at'))}" if count > 1 else ""
-            what = "1 checkpoint" if count == 1 else f"{count:,} checkpoints"
-            yield f"{_time(folded[last].get('at'))}  {what}{since}, {_position(folded[last])}"
-
-    for event in events:
-        kind = event.get("event")
-        if kind == "checkpoint":
-            folded = [folded[0], folded[-1], event] if folded else [event] * 3
-            count += 1
-            continue
-        begins = kind in ("launch", "restore")
-        # A launch makes its own first checkpoint before it is told.
-        count -= begins
-        yield from checkpoints(-2 if begins else -1)
-        cut_short = "; the launch before it was cut short" if begins and is_under_way else ""
-        yield f"{_time(event.get('at', ''))}  {_words(event)}{cut_short}"
-        folded, count, is_under_way = [], 0, begins or (is_under_way and kind != "stop")
-    yield from checkpoints(-1)
-
-
-def _words(event: dict[str, Any]) -> str:
-    from agentrun_cli.terminal import clean
-
-    launch = f"launch {event.get('launch', '?')}"
-    match event.get("event"):
-        case "launch":
-            return f"{launch} begins run {clean(event.get('run_id', '?'))}"
-        case "restore":
-            return f"{launch} goes on with run {clean(event.get('run_id', '?'))}, {_position(event)}"
-        case "stop" if event.get("reason") == "finished":
-            return f"{launch} finished the run"
-        case "stop":
-            return f"{launch} stopped, {_position(event)}: {clean(event.get('reason', ''))}"
-        case "dropped":
-            about = clean(event.get("key") or event.get("message") or "?")
-            return f"{launch} dropped what was posted about {about}: {clean(event.get('reason', ''))}"
-        case other:
-            return f"{launch}: {clean(other)}"
-
-
-def _position(event: dict[str, Any]) -> str:
-    last = event.get("last_completed")
-    if not isinstance(last, int) or last < 0:
-        return "the first item not settled yet"
-    return f"all items up to {last} settled"
-
-
-def _time(at: object) -> str:
-    from datetime import datetime
-
-    from agentrun_cli.terminal import clean
-
-    try:
-        return f"{datetime.fromisoformat(str(at)).astimezone():%Y-%m-%d %H:%M:%S}"
-    except ValueError:
-        return clean(at, limit=19)
-
-
-# ---- an item
-def _put_item_log(known: KnownJob, ref: str | None, index: int | None, lines: int | None) -> None:
-    from agentrun_cli.asking.choosing import choose_view, open_items
+def _put_item_log(known: KnownJob, selection: Selection, lines: int | None) -> None:
+    from agentrun.people.selecting import select_one
+    from agentrun.views.details import item_logs
+    from agentrun_cli.asking.choosing import open_items
     from agentrun_cli.terminal import say
 
     with open_items(known) as listing:
-        view = choose_view(known, listing, ref, index)
-    paths = [path for path in log_paths(known.folder, view.key, view.slot) if path.is_file()]
+        view = select_one(known, listing, selection)
     printed = 0
-    for path in paths:
-        with path.open("rb") as file:
-            if lines is not None:
-                _seek_last(file, lines)
-            printed += _put_bytes(file)
+    for path in item_logs(known, view):
+        if path.is_file():
+            with path.open("rb") as file:
+                if lines is not None:
+                    _seek_last(file, lines)
+                printed += _put_bytes(file)
     if not printed:
         why = {
-            "done": "what it printed was dropped when it was done",
+            "done": "it was dropped when the item was done",
             "running": "it has printed nothing yet",
             "pending": "it has not been run yet",
         }.get(view.state, "it printed nothing")
-        say(f"{known.folder.name}: no log of that item; {why}")
-
-
-def log_paths(folder: Path, key: str, slot: int | None) -> list[Path]:
-    """Where what an item printed is: its attempts so far, then the one under way."""
-    from agentrun.outputs.logs import log_name
-
-    logs = folder / "logs"
-    return [logs / log_name(key)] + ([logs / f".slot-{slot}.log"] if slot is not None else [])
-
-
-def read_end(folder: Path, key: str, slot: int | None, count: int) -> tuple[Path | None, list[str]]:
-    """The last lines of an item's log; of the attempt under way, if there is one."""
-    for path in reversed(log_paths(folder, key, slot)):
-        try:
-            with path.open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - _END_BYTES))
-                text = file.read(_END_BYTES).decode("utf-8", "replace")
-        except OSError:
-            continue
-        if text:
-            return path, text.rstrip("\n").split("\n")[-count:]
-    return None, []
+        say(f"{known.name}: this item has no log; {why}")
 
 
 def _seek_last(file: BinaryIO, lines: int) -> None:
-    """To where the last `lines` lines begin. A log is bounded, so it is simply read."""
+    """Seek to the start of the last `lines` lines. Logs are bounded, so the whole file is read."""
     data = file.read()
     at = len(data.rstrip(b"\n"))
     for _ in range(lines):
@@ -187,7 +82,7 @@ def _seek_last(file: BinaryIO, lines: int) -> None:
 
 
 def _put_bytes(file: BinaryIO) -> int:
-    """As they are; to a terminal without control codes."""
+    """Print the file; on a terminal without control codes."""
     from agentrun_cli.terminal import clean_text, put_bytes
 
     printed = 0

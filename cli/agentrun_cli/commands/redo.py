@@ -1,115 +1,73 @@
-"""agentrun redo: begin items anew."""
+"""agentrun redo: start items over."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentrun_cli import flags
-from agentrun_cli.asking import confirming as handing_in
+from agentrun_cli.asking import confirming
 
 if TYPE_CHECKING:
+    from agentrun.views.finding import KnownJob
     from agentrun.views.item import ItemView
-    from agentrun.views.listing import Listing
-    from agentrun_cli.asking.choosing import KnownJob
 
 
 def redo(
     job: flags.KnownJob,
-    items: handing_in.ManyItems = None,
-    index: handing_in.Indexes = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Those that failed, also those set aside.")] = False,
+    items: confirming.ManyItems = None,
+    index: confirming.Indexes = None,
+    failed: Annotated[bool, typer.Option("--failed", help="All failed items, including those set aside.")] = False,
     cause: Annotated[
-        str | None, typer.Option("--cause", metavar="TEXT", help="Those that failed with this, as failures shows it.")
+        str | None,
+        typer.Option("--cause", metavar="TEXT", help="Items that failed with this cause, as failures shows it."),
     ] = None,
     agent_version: Annotated[
-        str | None, typer.Option("--agent-version", metavar="V", help="Made by this version of the agent.")
+        str | None, typer.Option("--agent-version", metavar="V", help="Results of this version of the agent.")
     ] = None,
-    first: Annotated[int | None, typer.Option("--from", metavar="K", min=0, help="Index K and all after it.")] = None,
+    first: Annotated[
+        int | None, typer.Option("--from", metavar="K", min=0, help="The item at index K and all after it.")
+    ] = None,
     steps: Annotated[str | None, typer.Option("--steps", metavar="NAME", help="Keep the steps before NAME.")] = None,
-    now: Annotated[bool, typer.Option("--now", "--resume", help="At once, not with the next launch.")] = False,
-    yes: handing_in.Yes = False,
-    by: handing_in.By = None,
+    now: Annotated[bool, typer.Option("--now", "--resume", help="At once, not at the next launch.")] = False,
+    yes: confirming.Yes = False,
+    by: confirming.By = None,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Begin items anew; the results they have are given up.
+    """Start items over; their results are discarded.
 
     \b
     agentrun redo triage documents/0007.txt
     agentrun redo triage --failed --cause 'not a PDF' --now
     agentrun redo triage --from 120
     """
-    from agentrun.errors import UsageError
-    from agentrun.people.messages import redo_message, run_of
-    from agentrun_cli.asking.choosing import choose_views, open_items, open_known
-    from agentrun_cli.terminal import counted, say
-
-    named = bool(items or index)
-    if named == (failed or cause is not None or agent_version is not None or first is not None):
-        raise UsageError("which items? Give keys or --index N; or --failed, --cause, --agent-version, --from")
-    known, who = open_known(job, state_dir), handing_in.signed(by)
-    with open_items(known) as listing:
-        run_id = run_of(listing, known.folder.name)
-        if named:
-            found: Iterator[ItemView] = iter(choose_views(known, listing, items or [], index or []))
-        else:
-            found = _selected(listing, failed=failed, cause=cause, version=agent_version, first=first)
-        # Not the records: there may be very many.
-        views = [_light(view) for view in found if _can_begin_anew(known, listing, view, is_named=named)]
-        if not views:
-            raise UsageError(f"{known.folder.name}: no item is meant by that; see: agentrun items {known.name}")
-        if steps is not None:
-            _check_steps(known, listing, views, steps)
-    done = sum(view.state == "done" for view in views)
-    if done:
-        one = "a finished result" if done == 1 else f"{done:,} finished results"
-        of = f", for {counted(len(views), 'item')} to be run again" if len(views) > 1 else ""
-        say(f"{known.folder.name}: this gives up {one}{of}")
-        if not named:
-            handing_in.confirm(known, "go ahead?", yes=yes)
-    handing_in.hand_in(known, [redo_message(view, run_id, keep_before=steps, now=now, by=who) for view in views])
-    handing_in.end(known, f"{handing_in.are(len(views), 'item')} to be run again", go_on=now, at_launch=not now)
-
-
-def _selected(
-    listing: Listing, *, failed: bool, cause: str | None, version: str | None, first: int | None
-) -> Iterator[ItemView]:
-    """The items for which all that was asked holds."""
-    from agentrun_cli.asking.choosing import is_of_cause
-
-    for view in listing.items({"failed"} if failed or cause is not None else None):
-        if (
-            (cause is None or is_of_cause(view, cause))
-            and (version is None or bool(version and view.agent.startswith(version)))
-            and (first is None or view.index >= first)
-        ):
-            yield view
-
-
-def _light(view: ItemView) -> ItemView:
     from dataclasses import replace
 
-    return replace(view, record=None)
+    from agentrun.people import desk
+    from agentrun_cli.asking.choosing import open_known, select
 
+    selection = replace(select(items, index), failed=failed, cause=cause, agent_version=agent_version, first=first)
+    known = open_known(job, state_dir)
 
-def _can_begin_anew(known: KnownJob, listing: Listing, view: ItemView, *, is_named: bool) -> bool:
-    from agentrun.errors import UsageError
-
-    if view.state != "pending" or listing.has_steps(view):
+    def agree(views: Sequence[ItemView]) -> bool:
+        _warn_of_loss(known, views, asks=not selection.is_by_name, yes=yes)
         return True
-    if is_named:
-        raise UsageError(f"{known.folder.name}: {view.key} is pending; the next launch runs it anyway")
-    return False
+
+    posting = desk.redo(known, selection, keep_before=steps, now=now, by=by or "", agree=agree)
+    what = f"{confirming.are(len(posting.items), 'item')} to be run again"
+    confirming.end(known, posting, what, ref=job, state_dir=state_dir, resume=now)
 
 
-def _check_steps(known: KnownJob, listing: Listing, views: list[ItemView], name: str) -> None:
-    from agentrun.errors import UsageError
+def _warn_of_loss(known: KnownJob, views: Sequence[ItemView], *, asks: bool, yes: bool) -> None:
+    from agentrun_cli.terminal import counted, say
 
-    found = listing.step_names(views)
-    if any(name in names for names in found.values()):
+    done = sum(view.state == "done" for view in views)
+    if not done:
         return
-    names = list(dict.fromkeys(name for names in found.values() for name in names))
-    has = f"they have {', '.join(names[:10])}" if names else "no steps of theirs are on record; leave out --steps"
-    raise UsageError(f"{known.folder.name}: none of them has a step {name}; {has}")
+    one = "a finished result" if done == 1 else f"{done:,} finished results"
+    of = f"; {counted(len(views), 'item')} will be run again" if len(views) > 1 else ""
+    say(f"{known.name}: this discards {one}{of}")
+    if asks:
+        confirming.confirm(known.name, "continue?", yes=yes, otherwise="nothing is posted")

@@ -1,4 +1,4 @@
-"""agentrun resume: go on with an unfinished run."""
+"""agentrun resume: resume an unfinished run."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def resume(
     quiet: flags.Quiet = False,
     as_json: flags.AsJson = False,
 ) -> None:
-    """Go on with an unfinished run.
+    """Resume an unfinished run.
 
-    With none, it says when the last one finished.
+    If there is none, say when the last run finished.
     """
     from agentrun_cli.launching import launch, options_of
 

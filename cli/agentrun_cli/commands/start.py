@@ -1,4 +1,4 @@
-"""agentrun start: begin a run, or go on with the one that is unfinished."""
+"""agentrun start: start a run, or resume the unfinished one."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def start(
     quiet: flags.Quiet = False,
     as_json: flags.AsJson = False,
 ) -> None:
-    """Run an agent over a batch; go on where a run stopped.
+    """Run an agent over a batch; resume an unfinished run.
 
     \b
     agentrun start triage/job.toml

@@ -11,51 +11,50 @@ import typer
 from agentrun_cli import flags
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from agentrun.store.port import Holder
+    from agentrun.views.jobs import Holder
 
 
 _POLL_SECONDS = 0.1
-# Two signals of one kind that are pending together count as one.
+# Two pending signals of one kind count as one.
 _BETWEEN_SIGNALS_SECONDS = 0.3
 
 
 def stop(
     job: flags.KnownJob,
-    now: Annotated[bool, typer.Option("--now", help="End items in flight at once; they are run again.")] = False,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the runner is gone.")] = True,
+    now: Annotated[bool, typer.Option("--now", help="Stop items in flight at once; they are run again later.")] = False,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the runner has exited.")] = True,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Stop the runner of a job; what is finished is kept."""
+    """Stop the runner of a job; finished work is kept."""
     import socket
 
     from agentrun.errors import UsageError
-    from agentrun.views.jobs import live_holder
-    from agentrun_cli.terminal import say
+    from agentrun.views.finding import locate
+    from agentrun_cli.terminal import HERE, say
 
-    folder = flags.job_folder(job, state_dir)
-    name = flags.how_to_name(folder.name, folder, flags.Asked(job, state_dir=state_dir))
-    holder = live_holder(folder)
+    known = locate(job, HERE, state_dir)
+    name, store = known.name, known.store
+    holder = store.holder()
     if holder is None:
-        say(f"{folder.name}: nobody is at work on it")
+        say(f"{name}: no runner is working on it")
         return
     if holder.host != socket.gethostname():
-        raise UsageError(f"{folder.name}: its runner is pid {holder.pid} on {holder.host}; stop it there")
-    _signal(folder, holder)
-    how = "it ends what is in flight" if now else "it finishes what is in flight"
-    say(f"{folder.name}: asked pid {holder.pid} to stop; {how}")
+        raise UsageError(f"{name}: its runner is pid {holder.pid} on {holder.host}; stop it there")
+    _signal(name, holder)
+    how = "items in flight are stopped at once" if now else "items in flight may finish first"
+    say(f"{name}: asked pid {holder.pid} to stop; {how}")
     if now:
         time.sleep(_BETWEEN_SIGNALS_SECONDS)
-        if live_holder(folder) == holder:
-            _signal(folder, holder)
+        if store.holder() == holder:
+            _signal(name, holder)
     if wait:
-        while live_holder(folder) == holder:
+        while store.holder() == holder:
             time.sleep(_POLL_SECONDS)
-        say(f"{folder.name}: stopped; go on with: agentrun resume {name}")
+        shown = flags.how_to_name(name, store.folder, flags.Asked(job, state_dir=state_dir))
+        say(f"{name}: stopped; to resume: agentrun resume {shown}")
 
 
-def _signal(folder: Path, holder: Holder) -> None:
+def _signal(name: str, holder: Holder) -> None:
     import signal
 
     from agentrun.errors import UsageError
@@ -63,6 +62,6 @@ def _signal(folder: Path, holder: Holder) -> None:
     try:
         os.kill(holder.pid, signal.SIGTERM)
     except ProcessLookupError:
-        pass  # it has ended by itself
+        pass  # it has exited by itself
     except PermissionError:
-        raise UsageError(f"{folder.name}: pid {holder.pid} is another user's; stop it as that user") from None
+        raise UsageError(f"{name}: pid {holder.pid} belongs to another user; stop it as that user") from None

@@ -1,4 +1,4 @@
-"""agentrun try: a few items in the foreground, one at a time, without state."""
+"""agentrun try: run a few items in the foreground, one at a time, without state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def try_items(
     job: flags.JobRef = None,
     wanted: Annotated[list[str] | None, typer.Argument(metavar="[ITEM]...", help="Keys, or paths of items.")] = None,
     index: Annotated[list[int] | None, typer.Option("--index", metavar="N", help="The item at this index.")] = None,
-    count: Annotated[int, typer.Option("-n", metavar="N", min=1, help="How many, from the first on.")] = HOW_MANY,
+    count: Annotated[int, typer.Option("-n", metavar="N", min=1, help="How many, starting with the first.")] = HOW_MANY,
     items: flags.Items = None,
     kind: flags.Kind = None,
     key: flags.Key = None,
@@ -48,7 +48,7 @@ def try_items(
 ) -> None:
     """Run a few items in the foreground, without state.
 
-    One at a time, attempted once, without a timeout; breakpoint() works. Outputs go to standard output.
+    One at a time, one attempt each, without a timeout; breakpoint() works. Outputs go to standard output.
     """
     from agentrun.trial import Trial
     from agentrun_cli.launching import make_ready, open_asked
@@ -59,15 +59,15 @@ def try_items(
         found = _choose(opened, _spool_stdin(opened, stack), wanted or [], index or [], count)
         ready = make_ready(opened)
         if not sys.__stdout__ or not sys.__stdout__.isatty():
-            # On a terminal prints are left as they are; in a pipe they are not data.
+            # On a terminal, prints stay on standard output; in a pipe they would mix with the data.
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         trial = stack.enter_context(Trial(opened.job, ready.agent, say=lambda text: say(clean_text(text))))
-        went_well = [_tell(item, trial.run(item)) for item in found]
-    raise typer.Exit(max(went_well, key=(0, 3, 1).index))
+        codes = [_put_outcome(item, trial.run(item)) for item in found]
+    raise typer.Exit(max(codes, key=(0, 3, 1).index))
 
 
 def _spool_stdin(opened: OpenJob, stack: contextlib.ExitStack) -> Path | None:
-    """Standard input can be read once: it is kept for as long as this lasts."""
+    """Copy standard input to a temporary file, because it can be read only once."""
     if opened.job.items.pattern != "-" or sys.stdin.isatty():
         return None
     import shutil
@@ -80,23 +80,26 @@ def _spool_stdin(opened: OpenJob, stack: contextlib.ExitStack) -> Path | None:
 
 
 def _choose(opened: OpenJob, spool: Path | None, wanted: list[str], indexes: list[int], count: int) -> list[Item]:
-    """The items asked for; the first few where none are."""
+    """The items that were named, or the first few."""
     from itertools import islice
 
     from agentrun.errors import ItemsError
+    from agentrun.people.selecting import select_from_source
+    from agentrun.views.finding import KnownJob, store_of
     from agentrun.views.listing import read_source
-    from agentrun_cli.asking.choosing import choose_items
+    from agentrun_cli.asking.choosing import select
 
     if wanted or indexes:
-        return choose_items(opened, wanted, indexes, spool=spool)
-    found = [make() for _, _, make in islice(read_source(opened.folder, opened.job, spool=spool), count)]
+        known = KnownJob(opened.job.name, store_of(opened), opened.job)
+        return select_from_source(known, select(wanted, indexes), spool=spool)
+    found = [make() for _, _, make in islice(read_source(store_of(opened), opened.job, spool=spool), count)]
     if not found:
-        raise ItemsError(f"{opened.job.name}: there are no items; there is nothing to run")
+        raise ItemsError(f"{opened.job.name}: there are no items, so there is nothing to run")
     return found
 
 
-def _tell(item: Item, outcome: Outcome) -> int:
-    """One item's line: data if it is done. As an exit code: 0 it went well, 1 it failed, 3 it asks."""
+def _put_outcome(item: Item, outcome: Outcome) -> int:
+    """Print one item's line, as data if it is done. Return the exit code: 0 done or skipped, 1 failed, 3 waiting."""
     from agentrun_cli.terminal import clean, clean_text, coloured, put, say
 
     failure = outcome.failure
@@ -113,7 +116,7 @@ def _tell(item: Item, outcome: Outcome) -> int:
         say(f"{coloured('skipped', 'yellow')}  {clean(item.key)}: {cause}")
         return 0
     if outcome.kind == "waiting":
-        say(f"{coloured('waits', 'yellow')}  {clean(item.key)}: for the answer of a person")
+        say(f"{coloured('waiting', 'yellow')}  {clean(item.key)}: for a person's answer")
         return 3
     if failure is not None and failure.traceback:
         say(clean_text(failure.traceback).rstrip())

@@ -1,80 +1,78 @@
-"""The closing lines of a launch."""
+"""The last lines of a launch: how it ended and what to do next."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agentrun_cli import terminal as console
 from agentrun_cli.terminal import clean, coloured
 
 if TYPE_CHECKING:
-    pass
+    from agentrun.money.budget import Totals
+    from agentrun.views.jobs import OpenQuestion, Summary
 
 
-# ---- the end
-def closing_lines(summary: dict[str, Any], job: str, name: str, seconds: float) -> Iterator[str]:
-    """How it ended and how to go on. `name` is how the job is named in a command that works here."""
+def closing_lines(summary: Summary, job: str, name: str, seconds: float) -> Iterator[str]:
+    """How it ended, and the commands for what comes next; `name` names the job in them."""
     from agentrun.values.units import format_duration
     from agentrun_cli.drawing.plan import last_run
 
-    counts, total, code = summary["counts"], summary["total"], summary["exit_code"]
-    output = summary.get("output")
-    where = f" → {console.shown_path(output['path'])}" if isinstance(output, dict) else ""
+    counts, total, code = summary.counts, summary.total, summary.exit_code
+    where = f" → {console.shown_path(summary.output.path)}" if summary.output is not None else ""
     others = "".join(f", {counts[kind]:,} {kind}" for kind in ("failed", "skipped", "waiting") if counts.get(kind))
-    if summary.get("nothing_to_do"):
-        yield f"{job}: nothing to go on with; the last run {last_run(summary)}{where}"
+    if summary.nothing_to_do:
+        yield f"{job}: nothing to resume; the last run {last_run(summary)}{where}"
         return
     done = f"{counts.get('done', 0):,} of {total:,}"
     took = f" in {format_duration(seconds)}"
     if code == 0:
         yield f"{coloured('done', 'green')}: {done}{others}{took}{where}"
-        yield from _cost_lines(summary.get("usage") or {})
+        yield from _cost_lines(summary.usage)
         if counts.get("failed"):
             yield f"  the reasons:  agentrun failures {name}"
         return
     if code in (1, 3):
         yield f"{job}: {coloured(f'{done} done{others}', 'yellow')}{took}"
-        if summary.get("partial"):
-            yield f"  so far:       {console.shown_path(summary['partial'])}"
+        if summary.partial:
+            yield f"  so far:       {console.shown_path(summary.partial)}"
     else:
-        reason = clean(summary.get("reason") or "stopped", limit=1000)
+        reason = clean(summary.reason or "stopped", limit=1000)
         yield f"{job}: {coloured(reason, 'yellow')}"
-        if summary.get("hint"):
-            yield f"  {clean(summary['hint'])}"
+        if summary.hint:
+            yield f"  {clean(summary.hint)}"
         yield f"  so far:       {done} done{others}{took}; all of it is kept"
-    yield from _cost_lines(summary.get("usage") or {})
+    yield from _cost_lines(summary.usage)
     if counts.get("failed"):
         yield f"  the reasons:  agentrun failures {name}"
     if counts.get("waiting"):
-        yield from _question_lines(summary.get("questions") or [], counts["waiting"], name)
-    # Plain, it would run nothing: all that is not done has failed, and is left.
-    failed = " --failed" if code == 1 and summary.get("left") == counts["failed"] else ""
-    flags = f" {summary['flags']}" if summary.get("flags") else ""
-    yield f"  go on with:   agentrun resume {name}{failed}{flags}"
+        yield from _question_lines(summary.questions, counts["waiting"], name)
+    # Without --failed it would run nothing: every item that is not done has failed, and is left.
+    failed = " --failed" if code == 1 and summary.left == counts["failed"] else ""
+    flags = f" {summary.flags}" if summary.flags else ""
+    yield f"  to resume:    agentrun resume {name}{failed}{flags}"
 
 
-def _cost_lines(usage: dict[str, Any]) -> Iterator[str]:
-    """What the run has cost so far, all its launches together."""
+def _cost_lines(usage: Totals) -> Iterator[str]:
+    """What the run has cost so far, over all its launches."""
     from agentrun.money.usage import format_cost, format_tokens
 
-    has_tokens = usage.get("input_tokens") or usage.get("output_tokens")
-    if usage.get("cost") is None and not has_tokens:
+    if usage.cost is None and not usage.tokens:
         return
-    parts = [format_cost(usage["cost"])] if usage.get("cost") is not None else []
-    parts += [format_tokens(usage)] if has_tokens else []
-    lost = f" ({format_cost(usage['lost'])} of it lost in crashes)" if usage.get("lost") else ""
-    label = "cost:" if usage.get("cost") is not None else "used:"
+    parts = [format_cost(usage.cost)] if usage.cost is not None else []
+    parts += [format_tokens(usage)] if usage.tokens else []
+    lost = f" ({format_cost(usage.lost)} of it lost in crashes)" if usage.lost else ""
+    label = "cost:" if usage.cost is not None else "used:"
     yield f"  {label}         {', '.join(parts)}{lost}"
 
 
-def _question_lines(questions: list[dict[str, Any]], waiting: int, name: str) -> Iterator[str]:
-    """What is asked, each with the command that answers it."""
+def _question_lines(questions: list[OpenQuestion], waiting: int, name: str) -> Iterator[str]:
+    """The questions, each with the command that answers it."""
     from agentrun_cli.asking.choosing import words_for
 
     for one in questions:
-        yield f"  {coloured('asks', 'yellow')}  {clean(one['key'], limit=120)}: {clean(one['text'], limit=300)}"
-        yield f"        agentrun answer {name} {words_for(one['key'], one['index'])} --yes"
+        yield f"  {coloured('asks', 'yellow')}  {clean(one.key, limit=120)}: {clean(one.text, limit=300)}"
+        yield f"        agentrun answer {name} {words_for(one.key, one.index)} --yes"
     if questions and waiting > len(questions):
         yield f"        and {waiting - len(questions):,} more"
     yield f"  answer with:  agentrun review {name}"

@@ -1,10 +1,11 @@
-"""What is shown while a launch works: a bar on a terminal, plain lines elsewhere, nothing when asked to be quiet."""
+"""The view of a launch at work: a bar on a terminal, plain lines elsewhere, nothing with --quiet."""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 
 LINES_SHOWN = 20
-"""Failures and retries that are told one by one; after that they are only counted."""
+"""How many failures, and how many retries, are shown one by one; further ones are only counted."""
+DOING_SHOWN = 5
+"""How many items in flight are shown below the bar with what they are doing."""
 WORTH_TELLING_SECONDS, WORTH_TELLING_ATTEMPT = 5.0, 3
 LINE_PERCENT, LINE_SECONDS = 5.0, 60.0
 REFRESHES_PER_SECOND = 5.0
@@ -33,7 +36,7 @@ class View(Protocol):
 
 
 def open_view(job: str, name: str, *, quiet: bool) -> View:
-    """`name` is how the job is named in a command that works here."""
+    """The view that fits; `name` is the job's name in a command that works here."""
     if quiet:
         return QuietView()
     if console.is_terminal(sys.__stderr__):
@@ -53,7 +56,7 @@ class QuietView:
 
 
 class PlainView:
-    """Lines: the plan, what goes wrong, and now and then how far it is."""
+    """Lines: the plan, what goes wrong, and now and then the progress."""
 
     def __init__(self, job: str, name: str) -> None:
         self.job = job
@@ -62,6 +65,9 @@ class PlainView:
         self._ended = threading.Event()
         self._ticking: threading.Thread | None = None
         self._told = {"failed": 0, "retrying": 0}
+        self.doing: dict[str, str] = {}
+        """What items in flight are doing, by key, as they reported it; the oldest first."""
+        self._has_progressed = False
 
     def __enter__(self) -> PlainView:
         return self
@@ -75,7 +81,7 @@ class PlainView:
         console.say(line)
 
     def watch(self, event: Event) -> None:
-        from agentrun.events import Began, Failed, Planned, Retrying, Stopping, Warned
+        from agentrun.events import Began, Failed, Planned, Progressed, Retrying, Stopping, Warned
         from agentrun_cli.drawing.plan import opening_lines
 
         if isinstance(event, Planned):
@@ -85,6 +91,8 @@ class PlainView:
         elif isinstance(event, Began):
             self.progress = event.progress
             self.begin(event.progress)
+        elif isinstance(event, Progressed):
+            self._show_progress(event.key, event.text)
         elif isinstance(event, Failed):
             line = f"{coloured('failed', 'red')}  {clean(event.key, limit=120)}: {clean(event.cause, limit=300)}"
             self._tell("failed", line, f"agentrun failures {self.name}")
@@ -95,6 +103,13 @@ class PlainView:
             self._say_stopping(event.reason, event.in_flight)
         elif isinstance(event, Warned):
             self.say(f"{self.job}: {clean(event.text, limit=1000)}")
+
+    def _show_progress(self, key: str, text: str) -> None:
+        if text := clean(text, limit=200).strip():
+            self.doing[key] = text
+            self._has_progressed = True
+        else:
+            self.doing.pop(key, None)
 
     def _tell(self, kind: str, line: str, where: str) -> None:
         self._told[kind] += 1
@@ -108,13 +123,14 @@ class PlainView:
         from agentrun.values.units import format_duration
 
         if not in_flight:
-            return  # the end, which is near, says the same
+            return  # the closing lines follow at once, and say the same
         line = f"{self.job}: {clean(reason)}"
         if reason.startswith("stopped by "):
             waits = format_duration(self._grace_seconds)
-            line += f"; {in_flight} in flight {_has(in_flight)} {waits} to finish, once more ends them now"
+            line += f"; {in_flight} in flight {_has(in_flight)} {waits} to finish; stop once more to end them now"
         else:
-            line += f"; {in_flight} in flight {'is' if in_flight == 1 else 'are'} finished first, and no new ones begun"
+            are = "is" if in_flight == 1 else "are"
+            line += f"; {in_flight} in flight {are} finished first, and no new items are started"
         self.say(line)
 
     def begin(self, progress: Progress) -> None:
@@ -122,24 +138,25 @@ class PlainView:
         self._ticking.start()
 
     def _tick(self, progress: Progress) -> None:
-        """One line at each 5 % or 60 s, whichever is rarer."""
+        """A line at each 5 %, or when items report progress, but at most one in 60 s."""
         told_at, told = time.monotonic(), progress.settled
         while not self._ended.wait(1.0):
             now, settled = time.monotonic(), progress.settled
-            if is_line_due(now - told_at, settled - told, progress.total) and settled < progress.total:
-                self.say(f"{self.job}: {progress_words(progress)}")
-                told_at, told = now, settled
+            due = is_line_due(now - told_at, settled - told, progress.total, progressed=self._has_progressed)
+            if due and settled < progress.total:
+                self.say(f"{self.job}: {progress_words(progress)}{doing_words(self.doing)}")
+                told_at, told, self._has_progressed = now, settled, False
 
 
 class BarView(PlainView):
-    """A live bar; what else there is to say goes above it."""
+    """A live bar, with what items in flight are doing below it; all other lines go above it."""
 
     def __init__(self, job: str, name: str) -> None:
         super().__init__(job, name)
         self._live: Any = None
 
     def begin(self, progress: Progress) -> None:
-        self._live = open_live(self.job, progress, REFRESHES_PER_SECOND)
+        self._live = open_live(self.job, progress, REFRESHES_PER_SECOND, doing=self.doing)
         self._live.start()
 
     def __exit__(self, *_: object) -> None:
@@ -155,9 +172,9 @@ class BarView(PlainView):
         self._live.console.print(Text.from_ansi(line), soft_wrap=True)
 
 
-def open_live(job: str, progress: Progress, per_second: float) -> Any:
-    """The bar. Rich's own thread draws it, and reads the counters when it does."""
-    from rich.console import Console, RenderableType
+def open_live(job: str, progress: Progress, per_second: float, *, doing: Mapping[str, str]) -> Any:
+    """The bar, drawn by a thread of rich's, which reads the counters and `doing` each time."""
+    from rich.console import Console, Group, RenderableType
     from rich.live import Live
     from rich.progress_bar import ProgressBar
     from rich.table import Table
@@ -165,7 +182,7 @@ def open_live(job: str, progress: Progress, per_second: float) -> Any:
 
     class Terminal(Console):
         def show_cursor(self, show: bool = True) -> bool:
-            # Never hidden: a runner that is killed could not bring it back.
+            # Never hidden: a runner that is killed could not show it again.
             return False
 
     class Bar:
@@ -175,7 +192,9 @@ def open_live(job: str, progress: Progress, per_second: float) -> Any:
             grid.add_row(
                 Text(job, overflow="ellipsis", no_wrap=True), bar, Text(progress_words(progress), no_wrap=True)
             )
-            return grid
+            # As Text: nothing in it is markup.
+            lines = doing_lines(doing, width=terminal.width, most=min(DOING_SHOWN, terminal.height - 2))
+            return Group(grid, *(Text(line, overflow="ellipsis", no_wrap=True) for line in lines))
 
     terminal = Terminal(file=sys.__stderr__, highlight=False, markup=False, emoji=False)
     return Live(
@@ -192,8 +211,33 @@ def _has(count: int) -> str:
     return "has" if count == 1 else "have"
 
 
-def is_line_due(seconds: float, settled: int, total: int) -> bool:
-    return seconds >= LINE_SECONDS and settled * 100 >= LINE_PERCENT * total
+def is_line_due(seconds: float, settled: int, total: int, *, progressed: bool = False) -> bool:
+    """Whether to print a line, that long after the last one and with so many items settled since then."""
+    return seconds >= LINE_SECONDS and (progressed or settled * 100 >= LINE_PERCENT * total)
+
+
+def doing_lines(doing: Mapping[str, str], *, width: int, most: int) -> list[str]:
+    """A line for each item in flight that reported what it is doing, at most `most`; long keys are cut on the left."""
+    items = list(doing.items())
+    if not items or most < 1:
+        return []
+    shown = items if len(items) <= most else items[: most - 1]
+    lines = [f"  {_cut_left(clean(key), width // 2)}  {text}"[:width] for key, text in shown]
+    return lines if len(shown) == len(items) else [*lines, f"  and {len(items) - len(shown):,} more"]
+
+
+def doing_words(doing: Mapping[str, str]) -> str:
+    """The same for a plain line: the oldest item, and how many others there are."""
+    items = list(doing.items())
+    if not items:
+        return ""
+    key, text = items[0]
+    others = f", and {len(items) - 1:,} more" if len(items) > 1 else ""
+    return f"; {clean(key, limit=120)}: {text}{others}"
+
+
+def _cut_left(text: str, most: int) -> str:
+    return text if len(text) <= most else "…" + text[len(text) - most + 1 :]
 
 
 def retrying_line(key: str, cause: str, attempt: int, wait_seconds: float) -> str:
@@ -204,7 +248,7 @@ def retrying_line(key: str, cause: str, attempt: int, wait_seconds: float) -> st
 
 
 def pace_of(progress: Progress, now: float) -> tuple[float | None, float | None]:
-    """Items settled in a second and the seconds that are left, from this launch only; None where unknown."""
+    """Items settled in a second, and the seconds left, from this launch only; None if unknown."""
     seconds = now - progress.began
     if progress.settled_here < 2 or seconds < 0.5:
         return None, None

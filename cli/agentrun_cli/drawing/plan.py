@@ -1,4 +1,4 @@
-"""A plan in words: what a launch keeps, runs, runs again and leaves out, and why."""
+"""A plan in words: what a launch will keep, run, run again and leave out, and why."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from agentrun.events import Planned
     from agentrun.item import Item
     from agentrun.job.job import Job
-    from agentrun.runs.plan import Plan
+    from agentrun.views.jobs import Summary
 
 
 _KINDS = {
     "kept": "kept",
     "run": "to run",
     "changed": "changed, run again",
-    "again": "run again for the carry before them",
-    "failed": "failed before, tried again last",
-    "left": "failed before, left (--failed tries them)",
-    "kept_changed": "changed, and kept (--keep-changed)",
+    "again": "run again because the carry before them changes",
+    "failed": "failed before, retried last",
+    "left": "failed before, left (--failed retries them)",
+    "kept_changed": "changed, but kept (--keep-changed)",
     "waiting": "waiting for a person",
     "gone": "gone from the source, left out",
     "moved": "moved, their results kept",
@@ -49,24 +49,22 @@ def began_at(run_id: str) -> str:
     return f"{began:%H:%M}" if began.date() == today else f"{began:%b} {began.day}, {began:%H:%M}"
 
 
-def last_run(summary: dict[str, Any]) -> str:
-    """The run before, in a few words."""
+def last_run(summary: Summary) -> str:
+    """The previous run, in a few words."""
     from agentrun.values.clock import age_seconds
 
-    counts = summary.get("counts", {})
+    counts = summary.counts
     parts = [f"{counts.get('done', 0):,} done"]
     parts += [f"{counts[kind]:,} {kind}" for kind in ("failed", "skipped") if counts.get(kind)]
-    cost = (summary.get("usage") or {}).get("cost")
-    if cost:
+    if summary.usage.cost:
         from agentrun.money.usage import format_cost
 
-        parts.append(format_cost(cost))
-    ended = "finished" if summary.get("status") == "finished" else str(summary.get("status", "ended"))
-    return f"{ended} {ago(age_seconds(str(summary.get('ended_at', ''))))}: {', '.join(parts)}"
+        parts.append(format_cost(summary.usage.cost))
+    return f"{summary.status} {ago(age_seconds(summary.ended_at))}: {', '.join(parts)}"
 
 
 def opening_lines(planned: Planned) -> Iterator[str]:
-    """What is said before anything is spent."""
+    """The lines printed before anything is spent."""
     job, plan, output = planned.job, planned.plan, shown_path(planned.output)
     if not planned.resumed:
         at_a_time = f", {job.concurrency} at a time" if job.concurrency > 1 else ""
@@ -75,16 +73,17 @@ def opening_lines(planned: Planned) -> Iterator[str]:
             yield f"  the last run {last_run(planned.last)}"
     else:
         if planned.from_run:
-            yield f"{job.name}: a new run, with the results of the one of {began_at(planned.from_run)} → {output}"
+            yield f"{job.name}: a new run, with the results of the run of {began_at(planned.from_run)} → {output}"
         else:
             begun = began_at(planned.run_id)
-            yield f"{job.name}: going on with the run of {begun} (launch {planned.launch}) → {output}"
-        yield from count_lines(plan)
+            yield f"{job.name}: resuming the run of {begun} (launch {planned.launch}) → {output}"
+        yield from count_lines(planned)
     for note in planned.notes:
         yield f"  {clean(note)}"
 
 
-def count_lines(plan: Plan) -> Iterator[str]:
+def count_lines(planned: Planned) -> Iterator[str]:
+    plan = planned.plan
     yield f"  kept {plan.kept:,}, to run {plan.run:,}"
     for kind, words in _KINDS.items():
         count = getattr(plan, kind)
@@ -106,10 +105,10 @@ def limits_of(job: Job) -> str:
         return exactly(seconds).replace("m00s", "m").replace("h00m", "h")
 
     parts = [f"{job.concurrency} at a time"]
-    parts.append(f"{format_duration(job.timeout_seconds)} an attempt" if job.timeout_seconds else "no timeout")
+    parts.append(f"{format_duration(job.timeout_seconds)} per attempt" if job.timeout_seconds else "no timeout")
     parts.append("no retries" if not job.retries else "1 retry" if job.retries == 1 else f"{job.retries} retries")
     if job.rate is not None:
-        parts.append(f"{job.rate.count} attempts started in {format_duration(job.rate.per_seconds)}")
+        parts.append(f"at most {job.rate.count} attempts started in {format_duration(job.rate.per_seconds)}")
     parts.append(f"{job.allow_failures} failures allowed")
     if job.stop_after_failures:
         parts.append(f"stops after {job.stop_after_failures} failures in a row")
@@ -123,22 +122,22 @@ def limits_of(job: Job) -> str:
 
 def source_of(job: Job) -> str:
     if job.items.kind == "python":
-        return "given in Python, kept with the run"
+        return "from Python, kept with the run"
     where = "standard input" if job.items.pattern == "-" else clean(job.items.pattern)
     key = f", key {clean(job.items.key)}" if job.items.key else ""
     return f"{job.items.kind} {where}{key}"
 
 
 def plan_lines(planned: Planned, *, argv: Sequence[str] | None, refusal: str, version: str) -> Iterator[str]:
-    """All of a plan, for --plan."""
+    """The whole plan, for --plan."""
     import shlex
 
     job, plan = planned.job, planned.plan
     if planned.resumed:
-        yield f"{job.name}: would go on with the run of {began_at(planned.run_id)} (launch {planned.launch})"
+        yield f"{job.name}: would resume the run of {began_at(planned.run_id)} (launch {planned.launch})"
     else:
         of = f" of {counted(plan.total, 'item')}" if plan.total else ""
-        yield f"{job.name}: would begin a new run{of}"
+        yield f"{job.name}: would start a new run{of}"
         if planned.last is not None:
             yield f"  the last run {last_run(planned.last)}"
     rows = [("items", source_of(job))]
@@ -153,13 +152,13 @@ def plan_lines(planned: Planned, *, argv: Sequence[str] | None, refusal: str, ve
     for name, text in rows:
         yield f"  {name:<8} {text}"
     if not plan.total:
-        yield "  they are read when it starts"
+        yield "  the items are read at the start"
     else:
-        yield from count_lines(plan)
+        yield from count_lines(planned)
     for note in planned.notes:
         yield f"  {clean(note)}"
     if refusal:
-        yield f"refused as it is: {clean(refusal, limit=2000)}"
+        yield f"this launch would be refused: {clean(refusal, limit=2000)}"
 
 
 def plan_json(planned: Planned, *, argv: Sequence[str] | None, refusal: str, version: str) -> dict[str, Any]:
@@ -198,7 +197,7 @@ def plan_json(planned: Planned, *, argv: Sequence[str] | None, refusal: str, ver
 
 
 def first_argv(job: Job, item: Item | None) -> list[str] | None:
-    """The command as it would be run for the first item."""
+    """The command line for the first item."""
     if job.command is None:
         return None
     if item is None:

@@ -1,4 +1,4 @@
-"""agentrun ask: a question to a person, for whose answer the item waits."""
+"""agentrun ask: a question to a person; the item waits for the answer."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import json
 import os
 from typing import Any
 
-from agentrun_cli.inside.program import WRONG, Left, as_text, new_parser, open_caller, read_file, write
+from agentrun_cli.inside.command import WRONG, Left, as_text, connect, new_parser, read_file, write
 
 USAGE = "QUESTION [--detail NAME=VALUE]… [--details JSON|@FILE]"
-HELP = """In a program: ask a person; prints the answer as JSON.
+HELP = """In a program: ask a person, and print the answer as JSON.
 
-The exit code is 0 for yes and 1 for no. Until there is an answer the item is parked: the program is ended, the
-others go on, and when somebody has answered the item is run again, up to here.
+The exit code is 0 for yes and 1 for no. Until there is an answer the item is parked: the program is ended and the
+other items continue; when somebody has answered, the item is run again.
 
 \b
-  --detail NAME=VALUE     what the person is shown, and may edit; as often as needed
+  --detail NAME=VALUE     what the person sees and may edit; may be repeated
   --details JSON|@FILE    the same as one JSON object
 """
 YES, NO = 0, 1
@@ -33,9 +33,9 @@ def main(words: list[str]) -> int:
         if not (name and equals):
             raise Left(WRONG, f"--detail is {detail!r}; write NAME=VALUE")
         details[as_text(name)] = as_text(value)
-    with open_caller() as caller:
-        answer = caller.call({"type": "ask", "question": as_text(given.question), "details": details})["answer"]
-    # On a terminal in ASCII: nothing in it can be a control sequence.
+    with connect() as runner:
+        answer = runner.call({"type": "ask", "question": as_text(given.question), "details": details})["answer"]
+    # On a terminal in ASCII, so that nothing in it can be a control sequence.
     text = json.dumps(answer, ensure_ascii=os.isatty(1), separators=(",", ":"))
     write(text.encode("utf-8", "surrogatepass") + b"\n")
     return YES if answer["yes"] else NO

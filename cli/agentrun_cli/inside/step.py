@@ -1,4 +1,4 @@
-"""agentrun step: a part of a program's item whose output is remembered, so that it is not done twice."""
+"""agentrun step: a command in a program whose output is remembered, so that it is not run twice."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ import signal
 import time
 from typing import Any
 
-from agentrun_cli.inside.program import FOR_GOOD, WRONG, Left, as_text, open_caller, write
+from agentrun_cli.inside.command import FOR_GOOD, WRONG, Left, as_text, connect, write
 
 USAGE = "NAME -- COMMAND…"
 HELP = """In a program: remember what a command prints.
 
-If this item has done the step NAME before, its output is printed and COMMAND is not run: after a crash, a retry or
-a pause. Else COMMAND is run; if it ends with 0, its output is printed once it is on disk. If not, nothing is
+If this item finished the step NAME before a crash, a retry or a pause, the output of that time is printed and COMMAND
+is not run. Otherwise COMMAND is run; if it exits with 0, its output is printed once it is on disk. If not, nothing is
 remembered, and the exit code is COMMAND's.
 """
-OUTPUT_LIMIT_BYTES = 16 * 1024 * 1024
 _LONG_TEXT_BYTES = 24 * 1024 * 1024
-CANNOT_RUN, NOT_FOUND = 126, 127
 
 
 def main(words: list[str]) -> int:
     name, command = _split(words)
-    with open_caller() as caller:
-        found = caller.call({"type": "step_get", "name": name})
+    with connect() as runner:
+        found = runner.call({"type": "step_get", "name": name})
         if found["found"]:
             write(unpack(json.loads(found["output"])))
             return 0
@@ -34,18 +32,18 @@ def main(words: list[str]) -> int:
         if code == 0:
             seconds = round(time.monotonic() - began, 3)
             step = {"type": "step_put", "name": name, "n": found["n"], "output": pack(output), "seconds": seconds}
-            caller.call(step)
+            runner.call(step)
         write(output)
         return code
 
 
 def _split(words: list[str]) -> tuple[str, list[str]]:
     if "--" not in words:
-        raise Left(WRONG, "put the command after `--`: agentrun step NAME -- COMMAND…")
+        raise Left(WRONG, "write the command after `--`: agentrun step NAME -- COMMAND…")
     at = words.index("--")
     names, command = words[:at], words[at + 1 :]
     if len(names) != 1 or not names[0]:
-        raise Left(WRONG, f"one name is needed before `--`, and there are {len(names)}: agentrun step NAME -- COMMAND…")
+        raise Left(WRONG, f"write one name before `--`; found {len(names)}: agentrun step NAME -- COMMAND…")
     if not command:
         raise Left(WRONG, "there is no command after `--`: agentrun step NAME -- COMMAND…")
     return as_text(names[0]), command
@@ -55,7 +53,7 @@ def pack(output: bytes) -> str:
     """JSON from which `unpack` makes the same bytes: text, where it is text."""
     try:
         text = json.dumps(output.decode(), ensure_ascii=False)
-        # As a part of a message it is escaped once more; what consists of control characters would grow sevenfold.
+        # Inside a message it is escaped once more; text full of control characters would grow sevenfold.
         if len(text) < _LONG_TEXT_BYTES and len(json.dumps(text)) < _LONG_TEXT_BYTES:
             return text
     except UnicodeDecodeError:
@@ -66,7 +64,7 @@ def pack(output: bytes) -> str:
 
 
 def unpack(value: Any) -> bytes:
-    """What was remembered by an agent in another language is printed as JSON."""
+    """The bytes to print for a remembered value; what `pack` did not write is printed as JSON."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
     if isinstance(value, dict) and value.keys() == {"base64"} and isinstance(value["base64"], str):
@@ -77,10 +75,12 @@ def unpack(value: Any) -> bytes:
 
 
 def _run(command: list[str]) -> tuple[bytes, int]:
-    """What it printed, and its exit code as a shell would tell it."""
+    """What the command printed, and its exit code as a shell reports it."""
+    from agentrun.executors.programs.protocol import CANNOT_RUN, NOT_FOUND, OUTPUT_LIMIT_BYTES
+
     reading, writing = os.pipe()
     try:
-        # Not subprocess, which takes longer to import than all of this to run. Python ignores SIGPIPE; others don't.
+        # Not subprocess, which takes longer to import than all of this to run. Python ignores SIGPIPE; others do not.
         pid = os.posix_spawnp(
             command[0],
             command,

@@ -1,28 +1,28 @@
-"""agentrun usage: what a program's call of a model has used, or has cost."""
+"""agentrun usage: the tokens or the cost of a program's model call."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from agentrun_cli.inside.program import WRONG, Left, new_parser, open_caller, read_file
+from agentrun_cli.inside.command import WRONG, Left, connect, new_parser, read_file
 
 USAGE = "[--model M] [--input-tokens N] [--output-tokens N] [--cost X] [--response FILE|-] …"
-HELP = """In a program: report what a call of a model used.
+HELP = """In a program: report what a model call used.
 
-It counts for the item and for the budget. Give what you know; without --cost, the price is looked up by the model.
---cost 0 says that it was free.
+It counts for the item and for the budget. Give what you know; without --cost, the model's price is looked up.
+--cost 0 means that it was free.
 
 \b
   --model M                the model's name, as the provider calls it
   --provider P             openai, anthropic, google …
-  --input-tokens N         all that were sent, those from a cache too
+  --input-tokens N         all tokens sent, cached ones included
   --output-tokens N
   --cache-read-tokens N
   --cache-write-tokens N
-  --requests N             how many calls this was; 1 if not said
+  --requests N             how many calls this was; 1 by default
   --cost X                 in US dollars
-  --response FILE|-        the provider's response as JSON: the rest is read from it
+  --response FILE|-        the provider's response as JSON; the rest is read from it
 """
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "requests")
 
@@ -33,12 +33,12 @@ def main(words: list[str]) -> int:
         parser.add_argument("--" + name.replace("_", "-"), dest=name)
     given = {name: text for name, text in vars(parser.parse_args(words)).items() if text is not None}
     if not given:
-        raise Left(WRONG, "say what was used, or --cost 0 if it was free; see: agentrun usage --help")
+        raise Left(WRONG, "give what was used, or --cost 0 if it was free; see: agentrun usage --help")
     message = _read_response(given.pop("response")) if "response" in given else {}
     for name, text in given.items():
         message[name] = _count(name, text) if name in _COUNTS else _dollars(text) if name == "cost" else text
-    with open_caller() as caller:
-        caller.call({**message, "type": "usage"})
+    with connect() as runner:
+        runner.call({**message, "type": "usage"})
     return 0
 
 

@@ -1,4 +1,4 @@
-"""An agent: what the user's code is, and where it can run."""
+"""An agent: the user's code, and where it can run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 from agentrun.agents.fingerprint import command_parts, fingerprint_of, python_parts
-from agentrun.agents.loading import LoadedEnough, load, loading_in_worker, module_file
+from agentrun.agents.loading import AgentReference, LoadedEnough, load, loading_in_worker, module_file
 from agentrun.errors import AgentError
 
 if TYPE_CHECKING:
@@ -33,16 +33,29 @@ class Agent:
     target: Any
     """The function or class; None for a command."""
     reference: str | None
-    """How another process finds it: `file.py:name`, relative to the job's folder, or `module:name`."""
+    """The name by which another process loads it: `file.py:name`, relative to the job's folder, or `module:name`."""
     fingerprint: str
     isolation: Where
     argv: tuple[str, ...] | None = None
     is_main: bool = False
-    """Its file is the script that called us."""
+    """Whether its file is the script that called us."""
+
+    def reference_for(self, job: Job) -> AgentReference:
+        """The agent, for a process that is to load it; only for one that has a reference."""
+        assert self.reference is not None
+        return AgentReference(
+            base=str(job.base),
+            reference=self.reference,
+            is_main=self.is_main,
+            is_class=self.kind == "class",
+            wants_ctx=self.wants_ctx,
+            carries=job.carry,
+            sys_path=tuple(sys.path),
+        )
 
 
 def load_agent(job: Job) -> Agent:
-    """The job's agent, checked. AgentError says what is wrong with it, before any item runs."""
+    """The job's agent, checked before any item runs; AgentError says what is wrong with it."""
     if job.command is not None:
         return _command(job, job.command)
     if job.prompt is not None:
@@ -52,7 +65,7 @@ def load_agent(job: Job) -> Agent:
 
 
 def agent_from_function(function: Any, job: Job) -> Agent:
-    """The agent that a Python caller hands over."""
+    """The agent that a Python caller passes as an object."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     reference, is_main = _reference(function, job.base)
     return _python(function, job, name=str(name), reference=reference, is_main=is_main)
@@ -62,7 +75,7 @@ def _python(target: Any, job: Job, *, name: str, reference: str | None, is_main:
     is_class = isinstance(target, type)
     call = _callable_of(target, name)
     if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
-        raise AgentError(f"{name}: it is a generator (it has a yield in it); an agent returns its output")
+        raise AgentError(f"{name}: it is a generator (it has a yield in it); an agent must return its output")
     if is_class:
         _check_no_arguments(target, name)
     wants_ctx = _check_parameters(call if is_class else target, name, has_self=is_class)
@@ -80,7 +93,7 @@ def _python(target: Any, job: Job, *, name: str, reference: str | None, is_main:
 
 
 def _callable_of(target: Any, name: str) -> Any:
-    """The function that is called for an item: through a partial, an instance's or a class's `__call__`."""
+    """The function that is called for an item: inside a partial, or the `__call__` of an instance or a class."""
     while isinstance(target, functools.partial):
         target = target.func
     if isinstance(target, type):
@@ -98,15 +111,15 @@ def _callable_of(target: Any, name: str) -> Any:
 def _check_no_arguments(cls: type, name: str) -> None:
     try:
         parameters = inspect.signature(cls).parameters.values()
-    except (TypeError, ValueError):  # of C: it does not say
+    except (TypeError, ValueError):  # written in C, without a signature
         return
     needed = [p.name for p in parameters if _is_required(p)]
     if needed:
-        raise AgentError(f"{name}: it is made without arguments, but needs {', '.join(needed)}; give defaults")
+        raise AgentError(f"{name}: it is created without arguments, but needs {', '.join(needed)}; give them defaults")
 
 
 def _check_parameters(call: Any, name: str, *, has_self: bool) -> bool:
-    """Whether it takes the context. AgentError if it can't be called with one item."""
+    """Whether it takes the context; AgentError if it cannot be called with one item."""
     try:
         signature = inspect.signature(call)
     except (TypeError, ValueError):
@@ -123,8 +136,8 @@ def _check_parameters(call: Any, name: str, *, has_self: bool) -> bool:
         if parameter.name == "ctx" and by_name:
             wants_ctx = True
         elif _is_required(parameter):
-            does = f'give "{parameter.name}" a default, or take it from ctx.params'
-            raise AgentError(f"{name}: its parameters are {signature}; {rule}: {does}")
+            fix = f'give "{parameter.name}" a default, or read it from ctx.params'
+            raise AgentError(f"{name}: its parameters are {signature}; {rule}: {fix}")
     return wants_ctx
 
 
@@ -137,8 +150,8 @@ def _is_required(parameter: inspect.Parameter) -> bool:
 def _isolation(job: Job, name: str, *, is_async: bool, can_be_found: bool) -> Where:
     if is_async:
         if job.isolation is not None:
-            why = "async agents run on the event loop; leave isolation out, or make it a plain function"
-            raise AgentError(f'{name}: isolation = "{job.isolation}" is for sync agents, and this is async: {why}')
+            fix = "async agents run on the event loop; leave isolation out, or make it a plain function"
+            raise AgentError(f'{name}: isolation = "{job.isolation}" is for sync agents, and this one is async: {fix}')
         return "loop"
     if job.isolation == "process" and not can_be_found:
         why = "a worker process cannot import it (a lambda, a closure, a notebook's function)"
@@ -149,7 +162,7 @@ def _isolation(job: Job, name: str, *, is_async: bool, can_be_found: bool) -> Wh
 
 
 def _reference(target: Any, base: Path) -> tuple[str | None, bool]:
-    """How a worker finds it, and whether it is in the script that called us; None if it can't."""
+    """The name by which a worker finds the target, or None, and whether it is in the script that called us."""
     qualname, module = (
         getattr(target, "__qualname__", None),
         sys.modules.get(getattr(target, "__module__", "")),
@@ -173,7 +186,7 @@ def _reference(target: Any, base: Path) -> tuple[str | None, bool]:
 
 
 def _prompt(job: Job) -> Agent:
-    """Runs as a class agent does: made once, on the event loop, closed at the end."""
+    """A prompt, run like an async class agent: made once, on the event loop, closed at the end."""
     from agentrun.agents.prompts.agent import PromptAgent
     from agentrun.agents.prompts.prompt import read_prompt
 

@@ -1,28 +1,43 @@
-"""The context: what an agent that asks for `ctx` is given."""
+"""The context: what an agent with a parameter `ctx` is given."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from dataclasses import dataclass, field
 from hashlib import sha1
 from inspect import isawaitable
 from json.encoder import encode_basestring_ascii as _quote
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from agentrun.agents.messages import (
+    Answer,
+    Answered,
+    Ask,
+    Carry,
+    KnownStep,
+    Park,
+    Progress,
+    Refused,
+    Reply,
+    StepGet,
+    StepPut,
+    Used,
+)
 from agentrun.errors import Parked
 from agentrun.values.json import NotJson, decode, encode
 
 if TYPE_CHECKING:
-    from agentrun.agents.attempt import Attempt
+    from agentrun.agents.attempt import AgentEnd, Attempt
     from agentrun.item import Item
 
 
+__all__ = ["Answer", "Context", "idempotency_key"]
 CARRY_LIMIT_BYTES = 64 * 1024
 NAMESPACE = "6f0a3c5e-2b8d-5d0e-9a53-5f8f6b1c7d24"
 _NAMESPACE_BYTES = bytes.fromhex(NAMESPACE.replace("-", ""))
+_R = TypeVar("_R", bound=Reply)
 
 
 def idempotency_key(run_id: str, key: str, generation: int, name: str = "") -> str:
@@ -30,41 +45,23 @@ def idempotency_key(run_id: str, key: str, generation: int, name: str = "") -> s
     # A JSON array, so that no two lists of parts read the same; as json.dumps writes it, in a third of the time.
     text = f"[{_quote(run_id)}, {_quote(key)}, {generation}, {_quote(name)}]".encode()
     digest = sha1(_NAMESPACE_BYTES + text, usedforsecurity=False).hexdigest()
-    # What uuid.uuid5 makes of them, without the objects: every program is told one.
+    # As uuid.uuid5 does it, without the objects: every program gets one.
     variant = "89ab"[int(digest[16], 16) & 3]
     return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
 
 
-class Link(Protocol):
-    """The attempt's end of the channel, as the agent's kind can use it."""
-
-    @property
-    def awaits(self) -> bool:
-        """Whether `call` gives an awaitable: the agent is on the event loop."""
-        ...
-
-    def log(self, text: str) -> None:
-        """Into the attempt's log, in order with what it prints."""
-
-    def tell(self, message: dict[str, Any]) -> None:
-        """Send a message whose answer does not matter."""
-
-    def call(self, message: dict[str, Any]) -> Any:
-        """The answer; for an agent on the event loop, an awaitable of it."""
-
-
 class Context:
-    """One attempt, seen from inside. After the attempt it refuses to be used."""
+    """One attempt, seen from inside. It refuses to be used once the attempt is over."""
 
-    def __init__(self, attempt: Attempt, link: Link, *, carries: bool) -> None:
+    def __init__(self, attempt: Attempt, end: AgentEnd, *, carries: bool) -> None:
         self._attempt = attempt
-        self._link: Link | None = link
+        self._end: AgentEnd | None = end
         self._carries = carries
         self._carry_before = encode(attempt.carry, name="ctx.carry") if carries else b""
         self._carry: Any = None
         self._carry_used = False
         self.made_files = False
-        """The item's own folder was used."""
+        """Whether the item's own folder was used."""
 
     @property
     def item(self) -> Item:
@@ -88,27 +85,28 @@ class Context:
         return idempotency_key(self.run_id, self.item.key, self._attempt.generation, name)
 
     def log(self, *values: object) -> None:
-        """A line in the item's log."""
-        self._open_link().log(" ".join(map(str, values)) + "\n")
+        """Write a line to the item's log."""
+        self._open_end().log(" ".join(map(str, values)) + "\n")
 
     def progress(self, text: str) -> None:
-        """What this item is at, for people who watch."""
-        self._open_link().tell({"type": "progress", "text": str(text)})
+        """Say what this item is doing now, for people who watch."""
+        self._open_end().send(Progress(str(text)))
 
     # ---- steps
 
     def step(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The result of `function(*args, **kwargs)`, remembered.
 
-        It is on disk before it is returned. When the item is run again, after a crash, a failure or a pause, what is
-        remembered under this name is returned and the function is not called; the n-th step of a name is matched with
-        the n-th. In an async agent: `await ctx.step(…)`, with a plain or an async function.
+        The result is on disk before it is returned. When the item is run again, after a crash, a failure or a pause,
+        the remembered result is returned and the function is not called; the n-th step of a name is matched with the
+        n-th of that name. In an async agent: `await ctx.step(…)`, with a plain or an async function.
         """
-        if self._open_link().awaits:
+        end = self._open_end()
+        if end.awaits:
             return self._step_on_loop(name, function, args, kwargs)
-        known = self._call({"type": "step_get", "name": name})
-        if known["found"]:
-            return decode(known["output"].encode())
+        known = _expect(KnownStep, end.call(StepGet(name)))
+        if known.output is not None:
+            return decode(known.output.encode())
         began = time.monotonic()
         value = function(*args, **kwargs)
         if isawaitable(value):
@@ -116,39 +114,39 @@ class Context:
                 value.close()
             raise TypeError(f"step {name!r} was given an async function; make the agent async, and await the step")
         text = encode(value, name=f"step {name!r}").decode()
-        self._call(_step_put(name, known["n"], text, began))
+        _expect(Reply, self._open_end().call(StepPut(name, known.n, text, time.monotonic() - began)))
         return decode(text.encode())
 
     async def _step_on_loop(
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
-        known = _checked(await self._open_link().call({"type": "step_get", "name": name}))
-        if known["found"]:
-            return decode(known["output"].encode())
+        known = _expect(KnownStep, await self._open_end().call(StepGet(name)))
+        if known.output is not None:
+            return decode(known.output.encode())
         began = time.monotonic()
         value = function(*args, **kwargs)
         if isawaitable(value):
             value = await value
         text = encode(value, name=f"step {name!r}").decode()
-        _checked(await self._open_link().call(_step_put(name, known["n"], text, began)))
-        # As it will be remembered: a tuple is a list from the first time on.
+        _expect(Reply, await self._open_end().call(StepPut(name, known.n, text, time.monotonic() - began)))
+        # In its remembered form: a tuple is a list from the first time on.
         return decode(text.encode())
 
     # ---- people
 
     def ask(self, question: str, /, **details: Any) -> Any:
-        """An `Answer` to the question; until a person has given it, the item is parked and others go on.
+        """A person's `Answer` to the question; until it is given, the item is parked and the others continue.
 
-        Where there is none yet this raises `Parked`, which is no Exception: let it pass. When the answer is there the
+        Without an answer this raises `Parked`, which is not an Exception: let it pass. When the answer is given the
         item is run again, and its finished steps are remembered. In an async agent: `await ctx.ask(…)`.
         """
-        message = {"type": "ask", "question": question, "details": decode(encode(details, name="ctx.ask"))}
-        link = self._open_link()
-        if not link.awaits:
-            return _answered(link.call(message), question)
+        message = Ask(question, decode(encode(details, name="ctx.ask")))
+        end = self._open_end()
+        if not end.awaits:
+            return _answer_in(end.call(message), question)
 
         async def answer() -> Answer:
-            return _answered(await link.call(message), question)
+            return _answer_in(await end.call(message), question)
 
         return answer()
 
@@ -167,12 +165,11 @@ class Context:
         requests: int = 1,
         cost: float | None = None,
     ) -> Awaitable[None]:
-        """Say what this attempt used: a response of a model's SDK as it is, or numbers, or a cost in US dollars.
+        """Report what this attempt used: the response of a model's SDK as it is, or numbers, or a cost in US dollars.
 
-        It counts for the item and the run, also if the attempt fails. There is no need to await it.
+        It counts for the item and the run, even if the attempt fails. There is no need to await it.
         """
         from agentrun.money.providers import read_usage
-        from agentrun.money.usage import check_usage
 
         numbers = {
             "input_tokens": input_tokens,
@@ -182,25 +179,25 @@ class Context:
             "requests": requests,
         }
         given: dict[str, Any] = numbers if response is None else read_usage(response)
-        said = {"model": model, "provider": provider, "cost": cost}
-        given |= {name: value for name, value in said.items() if value is not None}
-        self._open_link().tell({"type": "usage", **check_usage(given)})
-        return _Told()
+        named = {"model": model, "provider": provider, "cost": cost}
+        given |= {name: value for name, value in named.items() if value is not None}
+        self._open_end().send(Used.read(given))
+        return _Sent()
 
     # ---- files
 
     @property
     def dir(self) -> Path:
-        """A scratch folder of the item: there in every attempt and launch, until the item is done."""
+        """The item's scratch folder: the same in every attempt and launch, until the item is done."""
         return self._made("dir")
 
     @property
     def out(self) -> Path:
-        """What is left in this folder when the item is done is part of its output, as files beside the results."""
+        """The folder for the item's files: what it holds when the item is done is kept beside the results."""
         return self._made("out")
 
     def _made(self, name: str) -> Path:
-        self._open_link()
+        self._open_end()
         self.made_files = True
         path = Path(self._attempt.work, name)
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -210,10 +207,10 @@ class Context:
 
     @property
     def carry(self) -> Any:
-        """What the items before left; changed in place or set, it goes on with this item's checkpoint."""
+        """The value that the items before left; changed in place or set, it is kept with this item's checkpoint."""
         self._check_carries()
         if not self._carry_used:
-            # A copy: what a failed attempt did to it must not be seen by the next one.
+            # A copy: the next attempt must not see what a failed one changed in it.
             self._carry, self._carry_used = decode(self._carry_before), True
         return self._carry
 
@@ -222,69 +219,45 @@ class Context:
         self._check_carries()
         self._carry, self._carry_used = value, True
 
-    def carry_message(self) -> dict[str, Any] | None:
-        """What to send before a settled attempt's outcome, if the carry was changed. Raises NotJson."""
+    def carry_message(self) -> Carry | None:
+        """The message to send before the outcome of a settled attempt, if the carry was changed. Raises NotJson."""
         if not self._carry_used:
             return None
         text = encode(self._carry, name="ctx.carry")
         if len(text) > CARRY_LIMIT_BYTES:
-            raise NotJson("ctx.carry", f"is {len(text):,} bytes of JSON; it may be {CARRY_LIMIT_BYTES:,} at most")
-        return None if text == self._carry_before else {"type": "carry", "value": decode(text)}
+            raise NotJson("ctx.carry", f"is {len(text):,} bytes of JSON; at most {CARRY_LIMIT_BYTES:,} are allowed")
+        return None if text == self._carry_before else Carry(decode(text))
 
     def close(self) -> None:
-        """The attempt is over: what still runs of it may not speak for it any more."""
-        self._link = None
+        """Refuse everything from now on: the attempt is over, whatever of it still runs."""
+        self._end = None
 
-    def _call(self, message: dict[str, Any]) -> dict[str, Any]:
-        return _checked(self._open_link().call(message))
-
-    def _open_link(self) -> Link:
-        if self._link is None:
+    def _open_end(self) -> AgentEnd:
+        if self._end is None:
             raise RuntimeError(f"this attempt (item {self.item.key!r}, attempt {self.attempt}) is over")
-        return self._link
+        return self._end
 
     def _check_carries(self) -> None:
         if not self._carries:
             raise AttributeError("ctx.carry needs `carry = true` in the job (and concurrency 1)")
 
 
-def _checked(answer: dict[str, Any]) -> dict[str, Any]:
-    if "error" in answer:
-        raise RuntimeError(answer["error"])
-    return answer
+def _expect(kind: type[_R], reply: Reply) -> _R:
+    if isinstance(reply, Refused):
+        raise RuntimeError(reply.error)
+    assert isinstance(reply, kind), reply
+    return reply
 
 
-def _answered(said: dict[str, Any], question: str) -> Answer:
-    if _checked(said).get("park"):
+def _answer_in(reply: Reply, question: str) -> Answer:
+    if isinstance(reply, Park):
         raise Parked(question)
-    return Answer(**said["answer"])
+    return _expect(Answered, reply).answer
 
 
-def _step_put(name: str, n: int, output: str, began: float) -> dict[str, Any]:
-    return {"type": "step_put", "name": name, "n": n, "output": output, "seconds": time.monotonic() - began}
-
-
-class _Told:
+class _Sent:
     """Awaiting it is allowed and does nothing; not awaiting it is no mistake, as it would be with a coroutine."""
 
     def __await__(self) -> Generator[Any, None, None]:
         return
         yield
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """True if the person said yes. `answer["draft"]` is that detail of the question, as the person edited it."""
-
-    yes: bool
-    text: str = ""
-    """What was said in words."""
-    by: str = ""
-    at: str = ""
-    details: Mapping[str, Any] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return self.yes
-
-    def __getitem__(self, name: str) -> Any:
-        return self.details[name]

@@ -1,7 +1,6 @@
-"""The facts about an exception, taken down where it was raised.
+"""From an exception to the facts of a Failure, gathered where it was raised.
 
-An exception is the user's object: reading its attributes, even its text, may run any code. Nothing here
-raises.
+An exception is the user's object: reading its attributes, even its text, may run any code. Nothing here raises.
 """
 
 from __future__ import annotations
@@ -26,11 +25,12 @@ _T = TypeVar("_T")
 
 
 def outcome_from(error: BaseException) -> Outcome:
-    """How an attempt ended that raised `error`."""
+    """The outcome of an attempt that raised `error`."""
     return Outcome("skipped" if isinstance(error, Skip) else "failed", failure=failure_from(error))
 
 
 def failure_from(error: BaseException) -> Failure:
+    """The facts about an exception."""
     trace = _try(lambda: user_traceback(error), "")
     error, others = _leaf(error)
     if isinstance(error, NotJson):
@@ -38,22 +38,22 @@ def failure_from(error: BaseException) -> Failure:
     message = _message(error)
     if others:
         message = f"{message} (and {others} more)"
-    told = _try(lambda: _teller(error), error)
-    types = list(dict.fromkeys([*_type_names(type(error)), *_type_names(type(told))]))
+    source = _try(lambda: _with_status(error), error)
+    types = list(dict.fromkeys([*_type_names(type(error)), *_type_names(type(source))]))
     return Failure(
         "exception",
         message,
         types=tuple(types),
         traceback=trace,
-        status=_try(lambda: _status(told), None),
-        code=_try(lambda: _clip(_code(told), 200), ""),
-        retry_after_seconds=_try(lambda: _retry_after(told), None),
+        status=_try(lambda: _status(source), None),
+        code=_try(lambda: _clip(_code(source), 200), ""),
+        retry_after_seconds=_try(lambda: _retry_after(source), None),
         resume_at=_try(lambda: _time_text(error.resume_at), None) if isinstance(error, Stop) else None,
     )
 
 
 def user_traceback(error: BaseException) -> str:
-    """The traceback as the user knows it: without our frames and importlib's, with the causes."""
+    """The traceback with the user's frames and the causes, without our frames and importlib's."""
     from traceback import TracebackException
 
     whole = TracebackException.from_exception(error)
@@ -61,7 +61,7 @@ def user_traceback(error: BaseException) -> str:
         if part.stack is not None:
             part.stack[:] = [frame for frame in part.stack if not _is_ours(frame.filename)]
             if not part.stack:
-                part.stack = None  # no header over nothing
+                part.stack = None  # no header without frames
     text = "".join(whole.format())
     if len(text) > TRACEBACK_LIMIT:
         head = TRACEBACK_LIMIT // 4
@@ -85,7 +85,7 @@ def _is_ours(filename: str) -> bool:
 
 
 def _leaf(error: BaseException) -> tuple[BaseException, int]:
-    """What a group of exceptions is about, and how many others are in it."""
+    """The exception that stands for a group of exceptions, and how many others are in the group."""
     leaves: list[BaseException] = []
     todo = [error]
     while todo:
@@ -96,8 +96,8 @@ def _leaf(error: BaseException) -> tuple[BaseException, int]:
             leaves.append(part)
     if not leaves:
         return error, 0
-    said = [leaf for leaf in leaves if isinstance(leaf, AgentSignal)]
-    return (said or leaves)[0], len(leaves) - 1
+    signals = [leaf for leaf in leaves if isinstance(leaf, AgentSignal)]
+    return (signals or leaves)[0], len(leaves) - 1
 
 
 def _message(error: BaseException) -> str:
@@ -114,10 +114,10 @@ def _type_names(cls: type) -> tuple[str, ...]:
     return _try(lambda: tuple(_unicode(f"{c.__module__}.{c.__qualname__}") for c in cls.__mro__ if c is not object), ())
 
 
-def _teller(error: BaseException) -> BaseException:
-    """The exception that says what the other side answered: this one, or the nearest that it was raised `from`.
+def _with_status(error: BaseException) -> BaseException:
+    """The exception with the server's answer: this one, or the nearest with a status that it was raised `from`.
 
-    Not its context: what failed while another error was being handled need not be because of that.
+    Its context does not count: an error raised while another was handled need not be caused by that one.
     """
     if isinstance(error, AgentSignal):
         return error
@@ -158,8 +158,8 @@ def _retry_after(error: BaseException) -> float | None:
         return _seconds(error.after)
     headers = _read(_read(error, "response"), "headers") or _read(error, "headers")
     get = getattr(headers, "get", None)
-    said = _read(error, "retry_after")
-    otherwise = _seconds(said) if isinstance(said, int | float) else None
+    attribute = _read(error, "retry_after")
+    otherwise = _seconds(attribute) if isinstance(attribute, int | float) else None
     if not callable(get):
         return otherwise
     milliseconds = _try(lambda: _seconds(get("retry-after-ms")), None)
@@ -198,7 +198,7 @@ def _time_text(value: Any) -> str | None:
 
 
 def _read(value: Any, name: str) -> Any:
-    """An attribute, or a mapping's entry; None where there is none."""
+    """An attribute, or a mapping's entry; None if there is none."""
     if value is None:
         return None
     if isinstance(value, dict):
@@ -219,5 +219,5 @@ def _clip(text: str, limit: int) -> str:
 
 
 def _unicode(text: str) -> str:
-    """Text that JSON can hold: lone surrogates are spelled out."""
+    """Text that JSON can hold: lone surrogates are escaped."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -1,25 +1,27 @@
-"""Why an attempt failed, as facts; and what follows, as one pure function."""
+"""The facts about a failed attempt, and one pure function that judges them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from msgspec import Struct, convert, to_builtins
+import msgspec
+
+from agentrun.agents.crossing import Crossing
 
 THREAD_TIMEOUT = "thread-timeout"
-"""The code of a timeout in a thread, which cannot be ended: another attempt would be a second live one."""
+"""The code of a timeout in a thread, which cannot be killed: another attempt would be a second live one."""
 Origin = Literal["exception", "program", "timeout", "lost", "output", "person"]
 Verdict = Literal["transient", "item", "everyone", "skip"]
 
 
-class Failure(Struct, frozen=True, omit_defaults=True):
-    """The facts about one failed attempt. It crosses processes as JSON."""
+class Failure(Crossing, frozen=True, omit_defaults=True):
+    """The facts about one failed attempt. Records keep it, and it crosses processes, as JSON without empty fields."""
 
     origin: Origin
-    message: str
+    message: str = ""
     types: tuple[str, ...] = ()
     """Qualified names of the exception's class and its bases, nearest first."""
     traceback: str = ""
@@ -29,13 +31,10 @@ class Failure(Struct, frozen=True, omit_defaults=True):
     exit_code: int | None = None
     resume_at: str | None = None
 
-    def as_json(self) -> dict[str, Any]:
-        values: dict[str, Any] = to_builtins(self)
-        return values
-
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Failure:
-        return convert({"message": "", **value}, cls)
+    def from_json(cls, given: Mapping[str, Any]) -> Failure:
+        """Fields that a later version added are ignored; msgspec.ValidationError (a ValueError) for wrong types."""
+        return msgspec.convert(given, cls)
 
     @property
     def cause(self) -> str:
@@ -48,18 +47,20 @@ class Failure(Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
+    """What a failure means for its attempt, its item, and the run."""
+
     verdict: Verdict
-    passes_by_itself: bool = field(default=False)
-    """For `everyone`: exit 75 rather than 4."""
+    passes_by_itself: bool = False
+    """For `everyone`: whether waiting helps (exit 75), or a person must act (exit 4)."""
     most_attempts: int | None = None
-    """A bound below the job's own, or None."""
+    """A limit below the job's own, or None."""
 
 
 _SIGNALS: dict[str, Judgement] = {
     "agentrun.errors.Retry": Judgement("transient"),
     "agentrun.errors.Fail": Judgement("item"),
     "agentrun.errors.Skip": Judgement("skip"),
-    # A worker could not load the agent, which the runner could: no item can be run.
+    # A worker could not load the agent, although the runner could: no item can be run.
     "agentrun.errors.AgentError": Judgement("everyone"),
 }
 # Not ValueError, KeyError and IndexError: a model's odd reply raises those, and the next reply may be right.
@@ -91,7 +92,7 @@ _MODEL_SDKS = (
     "boto",
 )
 _EVERYONES_STATUS = frozenset({401, 402, 403})
-# pydantic-ai has read the provider's own codes: some send a bad key as 400, or a refused text as 403.
+# pydantic-ai knows the providers' own codes: some report a bad key as 400, or a refused text as 403.
 _EVERYONES_TYPES = frozenset(
     f"pydantic_ai.exceptions.{name}"
     for name in ["ModelAuthenticationError", "ModelNotFoundError", "ModelQuotaExceededError"]
@@ -108,7 +109,7 @@ _NO_CREDIT = re.compile(r"insufficient[ _](quota|credits?|funds|balance)|credit|
 _TRY_AGAIN_IN = re.compile(r"(?:retry|try again) (?:in|after) (\d+(?:\.\d+)?) ?(ms|s|m|h)", re.IGNORECASE)
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 LONGEST_WAIT_SECONDS = 15 * 60.0
-"""What is asked to be waited for longer than this is no pause between attempts: the run stops, and is resumed."""
+"""The longest wait between two attempts; if a server asks for more, the run stops and can be resumed."""
 _UNKNOWN_MODEL = re.compile(
     r"model_not_found|model(?:[^.\n]|\.(?=\S)){0,80}?(does not exist|not found|not supported|is not available)"
     r"|(unknown|invalid) model",
@@ -117,7 +118,7 @@ _UNKNOWN_MODEL = re.compile(
 
 
 def asked_wait(failure: Failure) -> float | None:
-    """For how many seconds the other side asks to be left alone, in a header or in words; None if it does not."""
+    """How many seconds the server asks to wait, in a header or in its message; None if it does not."""
     if failure.retry_after_seconds is not None:
         return failure.retry_after_seconds
     if failure.status == 429 and (found := _TRY_AGAIN_IN.search(failure.message)):
@@ -126,7 +127,7 @@ def asked_wait(failure: Failure) -> float | None:
 
 
 def judge(failure: Failure) -> Judgement:
-    """What a failure means: for its attempt, for its item, or for everyone."""
+    """Whether a failure is transient, the item's own, or everyone's; or means that the item is skipped."""
     if failure.code == THREAD_TIMEOUT:
         return Judgement("item")
     if failure.origin in ("timeout", "lost"):
@@ -144,13 +145,13 @@ def judge(failure: Failure) -> Judgement:
     if failure.status is not None and wait is not None and wait > LONGEST_WAIT_SECONDS:
         return Judgement("everyone", passes_by_itself=True)
     if _is_from_model_sdk(failure) and _is_everyones(failure):
-        # Some call a limit per minute a quota, too; those say when to come back.
-        is_limit = failure.status == 429 and wait is not None and not _NO_CREDIT.search(_said(failure))
+        # Some providers call a limit per minute a quota, too, but say when to retry.
+        is_limit = failure.status == 429 and wait is not None and not _NO_CREDIT.search(_words(failure))
         return Judgement("transient" if is_limit else "everyone")
     if failure.status is not None:
         transient = failure.status in _TRANSIENT_STATUS or failure.status >= 500
         return Judgement("transient" if transient else "item")
-    # A connection error of a library may inherit from ValueError, say; its nearest class decides.
+    # A library's connection error may inherit from a programming error; so connection errors are checked first.
     if any(_is_connection_error(name) for name in failure.types):
         return Judgement("transient")
     if any(name in _PROGRAMMING for name in failure.types):
@@ -174,17 +175,17 @@ def _is_from_model_sdk(failure: Failure) -> bool:
     return any(name.split(".", 1)[0].startswith(_MODEL_SDKS) for name in failure.types)
 
 
-def _said(failure: Failure) -> str:
+def _words(failure: Failure) -> str:
     return f"{failure.code} {failure.message}"
 
 
 def _is_everyones(failure: Failure) -> bool:
-    said = _said(failure)
-    if _SPENT.search(said) or _EVERYONES_TYPES.intersection(failure.types):
+    words = _words(failure)
+    if _SPENT.search(words) or _EVERYONES_TYPES.intersection(failure.types):
         return True
     if failure.status in _EVERYONES_STATUS:
         return _REJECTED_TYPE not in failure.types
-    return failure.status in (400, 404) and bool(_UNKNOWN_MODEL.search(said))
+    return failure.status in (400, 404) and bool(_UNKNOWN_MODEL.search(words))
 
 
 def _is_connection_error(name: str) -> bool:

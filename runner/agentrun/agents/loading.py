@@ -1,4 +1,4 @@
-"""From a reference to the user's object: `file.py:name`, or `package.module:name`.
+"""Loading the user's object by its reference: `file.py:name`, or `package.module:name`.
 
 A reference means the same in the runner and in its workers. Whatever goes wrong is an AgentError, with the
 user's own traceback where their code was running.
@@ -10,11 +10,15 @@ import importlib
 import importlib.util
 import os
 import sys
+from collections.abc import Mapping
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
+
+from agentrun.agents.crossing import Crossing
 from agentrun.agents.exceptions import user_traceback
 from agentrun.errors import AgentError
 
@@ -31,29 +35,50 @@ _loading_in_worker = False
 
 
 class LoadedEnough(BaseException):
-    """Ends the loading of a script in a worker, where the script itself would start the run."""
+    """Ends the loading of a script in a worker, at the line where the script would start the run."""
 
 
 def loading_in_worker() -> bool:
-    """Whether a script is being loaded for its function: `agentrun.run` then raises LoadedEnough."""
+    """Whether a script is being loaded for its function; `agentrun.run` then raises LoadedEnough."""
     return _loading_in_worker
 
 
-def load_in_worker(reference: str, base: Path, *, as_main: bool) -> Any:
-    """The same object as in the runner; with `as_main` its file was the runner's own script."""
-    global _loading_in_worker
-    _loading_in_worker = True
-    try:
-        return load(reference, base, as_main=as_main)
-    finally:
-        _loading_in_worker = False
+class AgentReference(Crossing, frozen=True):
+    """What another process needs to load an agent and to call it; it crosses as JSON."""
+
+    base: str
+    """The job's folder, first on `sys.path`."""
+    reference: str
+    is_main: bool
+    """Whether the agent's file is the script that called the runner."""
+    is_class: bool
+    wants_ctx: bool
+    carries: bool
+    """Whether the job has a carry."""
+    sys_path: tuple[str, ...]
+    """The runner's `sys.path`: the other process must find the same modules."""
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> AgentReference:
+        """Unknown fields are ignored; msgspec.ValidationError (a ValueError) for missing ones and wrong types."""
+        return msgspec.convert(given, cls)
+
+    def load(self) -> Any:
+        """The same object as in the runner; a class is made, once."""
+        global _loading_in_worker
+        _loading_in_worker = True
+        try:
+            target = load(self.reference, Path(self.base), as_main=self.is_main)
+        finally:
+            _loading_in_worker = False
+        return target() if self.is_class else target
 
 
 def load(reference: str, base: Path, *, as_main: bool = False) -> Any:
-    """The object that a reference names, looked for in `base` first."""
+    """The object that a reference names, searched for in `base` first."""
     source, _, name = reference.rpartition(":")
     if is_held_by_script(reference):
-        raise AgentError(f"{reference}: its agent is in the script or notebook that began it; go on by running that")
+        raise AgentError(f"{reference}: its agent is in the script or notebook that started it; run that to resume")
     put_first_on_path(base)
     if source.endswith(".py") or "/" in source:
         path = Path(os.path.normpath(base / source))
@@ -68,7 +93,7 @@ def load(reference: str, base: Path, *, as_main: bool = False) -> Any:
 
 
 def is_held_by_script(reference: str) -> bool:
-    """A script or notebook handed the function over itself: nobody else can find it by this name."""
+    """Whether a script or notebook passed the function itself, so that nobody else can find it by this name."""
     source, _, name = reference.rpartition(":")
     return source == "__main__" or "<" in name
 
@@ -80,7 +105,7 @@ def put_first_on_path(folder: Path) -> None:
 
 
 def put_on_path(folder: Path) -> None:
-    """For the modules beside an agent's file; after the job's folder."""
+    """Put the folder of an agent's file after the job's folder, for the modules beside that file."""
     if str(folder) not in sys.path:
         sys.path.insert(1, str(folder))
 
@@ -91,7 +116,7 @@ def module_file(module: Any) -> str | None:
 
 
 def _load_file(path: Path, *, as_main: bool) -> ModuleType:
-    # Under its stem, as another module of the user's would import it; it is then run only once.
+    # Under its stem, as another module of the user's would import it, so that it runs only once.
     name = MAIN_MODULE if as_main else path.stem
     taken = sys.modules.get(name)
     if taken is not None:
@@ -103,7 +128,7 @@ def _load_file(path: Path, *, as_main: bool) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     if as_main:
-        # What was pickled in the script names `__main__`; and multiprocessing must not go by the spec.
+        # Objects pickled in the script name `__main__`; and multiprocessing must not use the spec.
         sys.modules["__main__"] = module
         module.__spec__ = None
     try:
@@ -122,12 +147,12 @@ def _run(source: str, load_module: Any) -> Any:
     except ModuleNotFoundError as error:
         raise AgentError(_missing(source, error), traceback=user_traceback(error)) from error
     except SystemExit as error:
-        message = f"{source}: it called sys.exit({error.code!r}) while it was loaded"
-        hint = 'put what is to run only as a script under `if __name__ == "__main__":`'
+        message = f"{source}: it called sys.exit({error.code!r}) while it was being loaded"
+        hint = 'put code that is only for the script under `if __name__ == "__main__":`'
         raise AgentError(f"{message}; {hint}", traceback=user_traceback(error)) from error
     except Exception as error:
-        told = f"{type(error).__name__}: {error}".rstrip(": ")
-        raise AgentError(f"{source}: it cannot be loaded: {told}", traceback=user_traceback(error)) from error
+        cause = f"{type(error).__name__}: {error}".rstrip(": ")
+        raise AgentError(f"{source}: it cannot be loaded: {cause}", traceback=user_traceback(error)) from error
 
 
 def _missing(source: str, error: ModuleNotFoundError) -> str:

@@ -107,7 +107,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         text = _encode(value) if name != "outputs" or not value else b"[\n%b\n]" % b",\n".join(map(bytes, value))
         parts.append(b'"%b": %b,\n' % (name.encode(), text))
     whole = b"".join(parts)
-    return whole + _CHECK + _hash(whole) + _END
+    return b"%b%b%b%b" % (whole, _CHECK, blake2b(whole, digest_size=16).hexdigest().encode(), _END)
 
 
 def decode_checkpoint(text: bytes, *, where: str, accept_edits: bool = False) -> Checkpoint:
@@ -133,13 +133,9 @@ def decode_checkpoint(text: bytes, *, where: str, accept_edits: bool = False) ->
         ) from None
 
 
-def _hash(text: bytes) -> bytes:
-    return blake2b(text, digest_size=16).hexdigest().encode()
-
-
 def _is_sealed(text: bytes) -> bool:
     at = text.rfind(_CHECK)
-    return at > 0 and text[at + len(_CHECK) : -len(_END)] == _hash(text[:at])
+    return at > 0 and text[at + len(_CHECK) : -len(_END)] == blake2b(text[:at], digest_size=16).hexdigest().encode()
 
 
 def _parse(text: bytes, where: str) -> dict[str, Any]:

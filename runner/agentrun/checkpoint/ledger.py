@@ -276,7 +276,7 @@ class Ledger:
         for state in (DONE, FAILED, WAITING):
             self.ranges[state] = found = Ranges()
             for run in re.finditer(re.escape(bytes([state])) + b"+", states):
-                found.add_range(run.start(), run.end() - 1)
+                found.add(run.start(), run.end() - 1)
         unsettled = re.search(rb"[\x00\x04]", states)
         self.last_completed = (unsettled.start() if unsettled else len(states)) - 1
 
@@ -286,8 +286,8 @@ class Ledger:
         self.refs[row] = ref
         if old == DONE:
             self._uncount_version(row)
-        name = record.agent
-        self.agents[row] = self.agent_number(name)
+        name, (last, number) = record.agent, self._last_agent
+        self.agents[row] = number if name == last else self.agent_number(name)
         self.states[row] = new
         # Of one that was pending nothing else is kept: nearly all are so, and end well.
         if old != PENDING or new != DONE or self.steps or self.questions or self.usages or record.edited:
@@ -322,19 +322,16 @@ class Ledger:
             if new == PENDING and index <= self.last_completed:
                 self.last_completed = index - 1
         if index == self.last_completed + 1:
-            self._advance()
+            order, states = self.order, self.states
+            while index < len(order) and states[order[index]] in _SETTLED:
+                index += 1
+            self.last_completed = index - 1
 
     def _uncount_version(self, row: int) -> None:
         name = self.agent_names[self.agents[row]]
         self.versions[name] -= 1
         if not self.versions[name]:
             del self.versions[name]
-
-    def _advance(self) -> None:
-        at, order, states = self.last_completed + 1, self.order, self.states
-        while at < len(order) and states[order[at]] in _SETTLED:
-            at += 1
-        self.last_completed = at - 1
 
     def rows_in(self, *wanted: int) -> Iterator[int]:
         """The current items' rows in these states, in order."""

@@ -17,6 +17,7 @@ from msgspec import DecodeError, Meta, Raw, Struct, ValidationError, convert
 from msgspec.json import Decoder, Encoder
 
 from agentrun.agents.failure import Failure
+from agentrun.agents.messages import Answer
 from agentrun.money.usage import Usage
 
 Kind = Literal["done", "failed", "skipped", "waiting", "step", "answer", "redo"]
@@ -49,16 +50,6 @@ class Question(Struct, omit_defaults=True, kw_only=True):
     text: str = ""
     details: dict[str, Any] = {}
     at: str = ""
-
-
-class GivenAnswer(Struct, kw_only=True):
-    """A person's answer, as the agent gets it."""
-
-    yes: bool
-    text: str = ""
-    by: str = ""
-    at: str = ""
-    details: dict[str, Any] = {}
 
 
 class Edited(Struct):
@@ -105,7 +96,7 @@ class Record(Struct, omit_defaults=True, kw_only=True, rename={"as_": "as"}):
     """Of a waiting item, its question; of an answer, the number of the question."""
     asked: str = ""
     """Of an answer: the question in words."""
-    answer: GivenAnswer | None = None
+    answer: Answer | None = None
     name: str = ""
     """Of a step."""
     n: Count = 0
@@ -172,8 +163,10 @@ def highest_seq(lines: Iterable[bytes]) -> int:
     return max((decode_record(line).seq for line in lines), default=0)
 
 
-def seal_record(values: dict[str, Any]) -> bytes:
+def seal_record(values: Any) -> bytes:
     """A record edited by hand, checked and given a new checksum."""
+    if not isinstance(values, dict):
+        raise RecordError(f"a record is {str(values)[:60]!r}; it is an object")
     named = f"the record of {values.get('key')!r}"
     raw = {**values, "output": Raw(orjson.dumps(values["output"]))} if "output" in values else values
     try:

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from agentrun.checkpoint.record import GivenAnswer, Record
+from agentrun.agents.messages import Answer
+from agentrun.checkpoint.record import Record
 
 SHOWN = 5
 
@@ -21,7 +22,7 @@ class Remembered:
 
     steps: dict[tuple[str, int], tuple[int, str]] = field(default_factory=dict)
     """By name and occurrence: which call of its attempt it was, and its result as JSON text."""
-    answers: dict[tuple[str, int], GivenAnswer] = field(default_factory=dict)
+    answers: dict[tuple[str, int], Answer] = field(default_factory=dict)
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Remembered:
@@ -82,7 +83,7 @@ class Recall:
             self.remembered.add(name, n, no, output)
         return no
 
-    def answer(self, question: str) -> GivenAnswer | None:
+    def answer(self, question: str) -> Answer | None:
         occurrence = self._questions[question]
         self._questions[question] += 1
         return self.remembered.answers.get((question, occurrence))

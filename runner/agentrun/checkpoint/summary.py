@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from agentrun.checkpoint.checkpoint import Checkpoint, RunContext
-from agentrun.job.job import Job
 from agentrun.money.budget import Totals
 from agentrun.values.clock import new_run_id, now_text
+
+if TYPE_CHECKING:
+    from agentrun.job.job import Job
 
 Status = Literal["finished", "stopped", "abandoned"]
 

@@ -1,4 +1,4 @@
-"""Calling the user's code for one attempt, and taking down how it ended."""
+"""Calling the user's code for one attempt, and turning what it does into an outcome."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from agentrun.agents.attempt import Outcome
-from agentrun.agents.context import Context, Link
+from agentrun.agents.attempt import AgentEnd, Outcome
+from agentrun.agents.context import Context
 from agentrun.agents.exceptions import outcome_from
 from agentrun.agents.failure import Failure
 from agentrun.errors import Parked, Skip
@@ -16,13 +16,13 @@ from agentrun.values.json import encode
 
 Target = Callable[..., Any]
 CLOSE_SECONDS = 10.0
-"""What an agent may take to close."""
+"""How long an agent may take to close."""
 
 
-def perform(target: Target, item: Item, context: Context | None, link: Link) -> Outcome:
-    """A sync agent's attempt; the context is for one that wants it.
+def perform(target: Target, item: Item, context: Context | None, end: AgentEnd) -> Outcome:
+    """Run a sync agent's attempt; `context` is None for an agent without `ctx`.
 
-    Whatever the agent raises is an outcome, KeyboardInterrupt too.
+    Whatever the agent raises becomes an outcome, even KeyboardInterrupt.
     """
     try:
         try:
@@ -34,7 +34,7 @@ def perform(target: Target, item: Item, context: Context | None, link: Link) -> 
                 return _refuse_awaitable(value)
             outcome = Outcome("done", encode(value), made_files=context is not None and context.made_files)
         if context is not None and (message := context.carry_message()) is not None:
-            link.call(message)
+            end.call(message)
         return outcome
     except Parked:
         return Outcome("waiting")
@@ -45,10 +45,10 @@ def perform(target: Target, item: Item, context: Context | None, link: Link) -> 
             context.close()
 
 
-async def perform_async(target: Target, item: Item, context: Context | None, link: Link) -> Outcome:
-    """An async agent's attempt; the context is for one that wants it.
+async def perform_async(target: Target, item: Item, context: Context | None, end: AgentEnd) -> Outcome:
+    """Run an async agent's attempt; `context` is None for an agent without `ctx`.
 
-    CancelledError and the user's Ctrl-C are not the agent's, and are raised.
+    A cancellation from outside and the user's Ctrl-C are not the agent's doing, and are raised.
     """
     try:
         try:
@@ -57,15 +57,15 @@ async def perform_async(target: Target, item: Item, context: Context | None, lin
             outcome = outcome_from(skip)
         else:
             outcome = Outcome("done", encode(value), made_files=context is not None and context.made_files)
-        if _is_cancelled():  # swallowed by the agent; what it returned came too late
+        if _is_cancelled():  # swallowed by the agent; what it returned is too late
             raise asyncio.CancelledError
         if context is not None and (message := context.carry_message()) is not None:
-            await link.call(message)
+            await end.call(message)
         return outcome
     except asyncio.CancelledError as error:
         if _is_cancelled():
             raise
-        # Nobody cancelled this attempt: the agent let a CancelledError of its own escape.
+        # Nobody cancelled this attempt: the agent raised the CancelledError itself.
         return outcome_from(error)
     except KeyboardInterrupt:
         raise
@@ -85,14 +85,14 @@ def _is_cancelled() -> bool:
 
 def _refuse_awaitable(value: Any) -> Outcome:
     if hasattr(value, "close"):
-        value.close()  # else "was never awaited" is printed later, without a place
+        value.close()  # or "was never awaited" is printed later, without a place
     kind = type(value).__name__
     message = f"the agent returned a {kind}; declare it with `async def`"
     return Outcome("failed", failure=Failure("output", message))
 
 
 async def close_agent(instance: Any) -> None:
-    """Let a class agent close: `aclose()` if it has one, else `close()`."""
+    """Close a class agent: call its `aclose()`, or else its `close()`, if it has one."""
     close = getattr(instance, "aclose", None) or getattr(instance, "close", None)
     if callable(close):
         result = close()
@@ -100,7 +100,8 @@ async def close_agent(instance: Any) -> None:
             await result
 
 
-def tell_of_close(error: Exception) -> None:
+def warn_of_close(error: Exception) -> None:
+    """Log a warning that an agent could not be closed."""
     import logging
 
     logging.getLogger("agentrun").warning("the agent could not be closed: %s: %s", type(error).__name__, error)

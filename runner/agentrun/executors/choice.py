@@ -1,17 +1,77 @@
-"""Which executor runs an agent."""
+"""The choice of an executor: a list of kinds, of which the first that fits an agent runs it.
+
+Another executor is one more `ExecutorKind`, put before those that would also fit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentrun.executors.port import Executor
+from agentrun.executors.port import Executor, Setting
 from agentrun.system.guardian import Guardian
 
 if TYPE_CHECKING:
     from agentrun.agents.agent import Agent
     from agentrun.job.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorKind:
+    """A way to run agents. `open` imports what it needs, so that a launch loads only the kind it uses."""
+
+    name: str
+    fits: Callable[[Job, Agent], bool]
+    open: Callable[[Job, Agent, Setting], Executor]
+
+
+def _open_serve(job: Job, agent: Agent, setting: Setting) -> Executor:
+    from agentrun.executors.programs.serve import ServeExecutor
+
+    return ServeExecutor(job, agent, setting)
+
+
+def _open_programs(job: Job, agent: Agent, setting: Setting) -> Executor:
+    from agentrun.executors.programs.once import ProgramExecutor
+
+    return ProgramExecutor(job, agent, setting)
+
+
+def _open_workers(job: Job, agent: Agent, setting: Setting) -> Executor:
+    from agentrun.executors.workers.executor import WorkerExecutor
+
+    return WorkerExecutor(job, agent, setting)
+
+
+def _open_threads(job: Job, agent: Agent, setting: Setting) -> Executor:
+    from agentrun.executors.threads import ThreadExecutor
+
+    return ThreadExecutor(job, agent)
+
+
+def _open_loop(job: Job, agent: Agent, setting: Setting) -> Executor:
+    from agentrun.executors.loop import LoopExecutor
+
+    return LoopExecutor(job, agent)
+
+
+EXECUTORS: Sequence[ExecutorKind] = (
+    ExecutorKind("serve", lambda job, agent: agent.kind == "command" and job.serve, _open_serve),
+    ExecutorKind("programs", lambda job, agent: agent.kind == "command", _open_programs),
+    ExecutorKind("workers", lambda job, agent: agent.isolation == "process", _open_workers),
+    ExecutorKind("threads", lambda job, agent: agent.isolation == "thread", _open_threads),
+    ExecutorKind("loop", lambda job, agent: agent.isolation == "loop", _open_loop),
+)
+
+
+def choose(job: Job, agent: Agent, kinds: Sequence[ExecutorKind] = EXECUTORS) -> ExecutorKind:
+    """The first kind that fits."""
+    for kind in kinds:
+        if kind.fits(job, agent):
+            return kind
+    raise LookupError(f"no executor fits the agent (kind {agent.kind}, isolation {agent.isolation})")
 
 
 def open_executor(
@@ -21,26 +81,7 @@ def open_executor(
     guardian: Guardian | None,
     environ: Mapping[str, str],
     folder: Path | None = None,
+    kinds: Sequence[ExecutorKind] = EXECUTORS,
 ) -> Executor:
-    """`environ` comes on top of the runner's own environment, in workers and programs; agents in the runner's
-    process see only what is in `os.environ`. `folder` is the job's, for the socket of its programs; without one
-    that is in a temporary folder."""
-    if agent.kind == "command" and job.serve:
-        from agentrun.executors.programs.serve import ServingExecutor
-
-        return ServingExecutor(job, agent, guardian=guardian, environ=environ)
-    if agent.kind == "command":
-        from agentrun.executors.programs.once import CommandExecutor
-
-        return CommandExecutor(job, agent, guardian=guardian, environ=environ, folder=folder)
-    if agent.isolation == "process":
-        from agentrun.executors.workers.executor import ProcessExecutor
-
-        return ProcessExecutor(job, agent, guardian=guardian, environ=environ)
-    if agent.isolation == "thread":
-        from agentrun.executors.threads import ThreadExecutor
-
-        return ThreadExecutor(job, agent)
-    from agentrun.executors.loop import InLoopExecutor
-
-    return InLoopExecutor(job, agent)
+    """The executor for an agent, not started yet; see `Setting` for the arguments."""
+    return choose(job, agent, kinds).open(job, agent, Setting(guardian, environ, folder))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -12,9 +12,11 @@ from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.context import Context
 from agentrun.agents.exceptions import outcome_from, user_traceback
 from agentrun.agents.failure import THREAD_TIMEOUT, Failure
+from agentrun.agents.messages import Message, Reply
 from agentrun.errors import AgentError
-from agentrun.executors.calling import CLOSE_SECONDS, close_agent, perform_async, tell_of_close
-from agentrun.executors.prints import LogSink, begin_log, end_log
+from agentrun.executors.calling import CLOSE_SECONDS, close_agent, perform_async, warn_of_close
+from agentrun.executors.local import LocalEnd
+from agentrun.executors.prints import capture_to, release_from
 
 if TYPE_CHECKING:
     from agentrun.agents.agent import Agent
@@ -22,16 +24,17 @@ if TYPE_CHECKING:
 
 
 CANCEL_SECONDS = 5.0
+"""How long an attempt that timed out may take to end once it is cancelled."""
 STOP_SECONDS = 1.0
-"""Where the launch itself stops: the process ends soon, and the attempt with it."""
+"""The same when the launch itself stops: the process exits soon, and the attempt with it."""
 
 
-class InLoopExecutor:
-    """An attempt is a task; a timeout cancels it.
+class LoopExecutor:
+    """Each attempt is a task, which a timeout cancels.
 
-    A task that swallows the cancellation is cancelled again and again. If it has not ended after
-    `CANCEL_SECONDS` its item fails, with the code `THREAD_TIMEOUT`, and its slot stays taken until it does
-    end: there are never two live attempts of one item, nor more than `concurrency` in all.
+    A task that swallows the cancellation is cancelled again and again. If it has not ended after `CANCEL_SECONDS` its
+    item fails with the code `THREAD_TIMEOUT`, and the slot stays taken until the task does end: there are never two
+    live attempts of one item, nor more than `concurrency` in all.
     """
 
     def __init__(self, job: Job, agent: Agent) -> None:
@@ -40,8 +43,8 @@ class InLoopExecutor:
         self._target: Any = agent.target
         self._live = 0
         self._strays: set[asyncio.Task[None]] = set()
-        self._ending: set[asyncio.Future[bool]] = set()
-        self._deadlines: dict[float, Deadlines[_LoopLink]] = {}
+        self._cancelling: set[asyncio.Future[bool]] = set()
+        self._deadlines: dict[float, Deadlines[LoopEnd]] = {}
         self._loop: asyncio.AbstractEventLoop
 
     async def start(self) -> None:
@@ -52,29 +55,29 @@ class InLoopExecutor:
                 self._target = self._agent.target()
             except Exception as error:
                 name = self._agent.reference or self._agent.target.__name__
-                message = f"{name}: it cannot be made: {type(error).__name__}: {error}"
+                message = f"{name}: it cannot be created: {type(error).__name__}: {error}"
                 raise AgentError(message, traceback=user_traceback(error)) from error
 
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
         while self._strays and self._live + len(self._strays) >= self._job.concurrency:
             await asyncio.wait(self._strays, return_when=asyncio.FIRST_COMPLETED)
-        link = _LoopLink(attempt.log_path, channel, self._loop)
-        link.task = task = self._loop.create_task(self._attempt(attempt, link))
+        end = LoopEnd(attempt.log_path, channel, self._loop)
+        end.task = task = self._loop.create_task(self._attempt(attempt, end))
         self._live += 1
-        deadlines = self._deadlines_of(attempt.timeout_seconds)
+        deadlines = self._deadlines_for(attempt.timeout_seconds)
         if deadlines is not None:
-            deadlines.begin(link)
+            deadlines.add(end)
         try:
-            outcome = await link.ended
+            outcome = await end.outcome
         except asyncio.CancelledError:
-            link.is_cancelled = True
+            end.is_cancelled = True
             await self._cancel(task, seconds=STOP_SECONDS)
             raise
         finally:
             self._live -= 1
             if deadlines is not None:
-                deadlines.end(link)
-            link.close()
+                deadlines.remove(end)
+            end.close()
         if outcome is not None:
             return outcome
         message = f"timed out after {attempt.timeout_seconds:g} s"
@@ -83,26 +86,25 @@ class InLoopExecutor:
         message += ", and did not end when it was cancelled; its slot stays taken until it does"
         return Outcome("failed", failure=Failure("timeout", message, code=THREAD_TIMEOUT))
 
-    def _deadlines_of(self, seconds: float | None) -> Deadlines[_LoopLink] | None:
+    def _deadlines_for(self, seconds: float | None) -> Deadlines[LoopEnd] | None:
         if seconds is None:
             return None
         found = self._deadlines.get(seconds)
         if found is None:
-            found = self._deadlines[seconds] = Deadlines(seconds, self._end)
+            found = self._deadlines[seconds] = Deadlines(seconds, self._time_out)
         return found
 
-    def _end(self, link: _LoopLink) -> None:
-        """Its time is up."""
-        assert link.task is not None
-        link.is_cancelled = True
+    def _time_out(self, end: LoopEnd) -> None:
+        assert end.task is not None
+        end.is_cancelled = True
 
-        def tell(ending: asyncio.Future[bool]) -> None:
-            self._ending.discard(ending)
-            if not link.ended.done():
-                link.ended.set_result(None)
+        def finish(cancelling: asyncio.Future[bool]) -> None:
+            self._cancelling.discard(cancelling)
+            if not end.outcome.done():
+                end.outcome.set_result(None)
 
-        self._ending.add(ending := asyncio.ensure_future(self._cancel(link.task, seconds=CANCEL_SECONDS)))
-        ending.add_done_callback(tell)
+        self._cancelling.add(cancelling := asyncio.ensure_future(self._cancel(end.task, seconds=CANCEL_SECONDS)))
+        cancelling.add_done_callback(finish)
 
     async def close(self) -> None:
         for deadlines in self._deadlines.values():
@@ -113,27 +115,27 @@ class InLoopExecutor:
             try:
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await close_agent(self._target)
-            except Exception as error:  # the items are settled; this must not take the run's summary
-                tell_of_close(error)
+            except Exception as error:  # the items are settled; this must not cost the run its summary
+                warn_of_close(error)
 
-    async def _attempt(self, attempt: Attempt, link: _LoopLink) -> None:
-        begin_log(link)
+    async def _attempt(self, attempt: Attempt, end: LoopEnd) -> None:
+        capture_to(end)
         try:
-            context = Context(attempt, link, carries=self._job.carry) if self._agent.wants_ctx else None
-            outcome = await perform_async(self._target, attempt.item, context, link)
-            if link.last is not None:
-                await link.last
+            context = Context(attempt, end, carries=self._job.carry) if self._agent.wants_ctx else None
+            outcome = await perform_async(self._target, attempt.item, context, end)
+            if end.last_sent is not None:
+                await end.last_sent
         except asyncio.CancelledError as error:
-            # By a word of its own, or with all tasks of a loop that ends: then nobody asks for the outcome.
+            # Cancelled by the agent itself; or with all tasks of a loop that ends, and nobody awaits the outcome.
             outcome = outcome_from(error)
         finally:
-            end_log(link)
-        # One that we cancelled comes too late, whatever it returns.
-        if not link.ended.done() and not link.is_cancelled:
-            link.ended.set_result(outcome)
+            release_from(end)
+        # An attempt that we cancelled is too late, whatever it returns.
+        if not end.outcome.done() and not end.is_cancelled:
+            end.outcome.set_result(outcome)
 
     async def _cancel(self, task: asyncio.Task[None], *, seconds: float) -> bool:
-        """True if the task ended."""
+        """Cancel the task until it ends; False if it has not ended after `seconds`."""
         deadline = asyncio.get_running_loop().time() + seconds
         cancelled: asyncio.CancelledError | None = None
         while not task.done() and asyncio.get_running_loop().time() < deadline:
@@ -146,7 +148,7 @@ class InLoopExecutor:
             self._strays.add(task)
             task.add_done_callback(self._free)
         elif not task.cancelled():
-            task.exception()  # told already
+            task.exception()  # retrieved, so that asyncio does not report it
         if cancelled is not None:
             raise cancelled
         return task.done()
@@ -154,51 +156,37 @@ class InLoopExecutor:
     def _free(self, task: asyncio.Task[None]) -> None:
         self._strays.discard(task)
         if not task.cancelled():
-            task.exception()  # told already
+            task.exception()
 
 
-class _LoopLink(LogSink):
-    """An attempt that is under way: its end of the channel, its log, its task, and what the task is awaited by."""
+class LoopEnd(LocalEnd):
+    """The agent end of an attempt on the loop, with the attempt's task and the future of its outcome."""
 
     awaits = True
 
-    __slots__ = ("_channel", "_loop", "_thread", "ended", "is_cancelled", "last", "task")
+    __slots__ = ("_thread", "is_cancelled", "last_sent", "outcome", "task")
 
     def __init__(self, log_path: Path, channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(log_path)
-        self._channel: Channel | None = channel
-        self._loop = loop
+        super().__init__(log_path, channel, loop)
         self._thread = threading.get_ident()
         self.task: asyncio.Task[None] | None = None
-        self.ended: asyncio.Future[Outcome | None] = loop.create_future()
-        """With the outcome, or with None where its time was up."""
+        self.outcome: asyncio.Future[Outcome | None] = loop.create_future()
+        """The outcome; None for an attempt that timed out."""
         self.is_cancelled = False
-        """By us: for a timeout, or because the launch stops."""
-        self.last: asyncio.Task[None] | None = None
-        """The last message that nobody waits for is being told."""
+        """Whether we cancelled the attempt: for a timeout, or because the launch stops."""
+        self.last_sent: asyncio.Task[None] | None = None
+        """The task that delivers the last message sent without a call."""
 
-    def log(self, text: str) -> None:
-        self.write(text.encode("utf-8", "backslashreplace"))
-
-    def tell(self, message: dict[str, Any]) -> None:
+    def send(self, message: Message) -> None:
         if threading.get_ident() == self._thread:
-            self.last = self._loop.create_task(self._after(self.last, message))
+            self.last_sent = self._loop.create_task(self._send_after(self.last_sent, message))
         else:
-            asyncio.run_coroutine_threadsafe(self._call(message), self._loop).result()
+            self._call_from_thread(message)
 
-    def call(self, message: dict[str, Any]) -> Any:
+    def call(self, message: Message) -> Awaitable[Reply]:
         return self._call(message)
 
-    def close(self) -> None:
-        self._channel = None
-        super().close()
-
-    async def _call(self, message: dict[str, Any]) -> dict[str, Any]:
-        if self._channel is None:
-            raise RuntimeError("this attempt is over")
-        return await self._channel(message)
-
-    async def _after(self, previous: asyncio.Task[None] | None, message: dict[str, Any]) -> None:
+    async def _send_after(self, previous: asyncio.Task[None] | None, message: Message) -> None:
         if previous is not None:
             await previous
         if self._channel is not None:
@@ -209,7 +197,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Deadlines(Generic[T]):
-    """Calls `overdue(what)` for what has begun and not ended after `seconds`."""
+    """Calls `overdue(what)` for everything added and not removed within `seconds`, by one timer for all."""
 
     def __init__(self, seconds: float, overdue: Callable[[T], None]) -> None:
         self._seconds = seconds
@@ -218,12 +206,12 @@ class Deadlines(Generic[T]):
         self._at: dict[T, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self, what: T) -> None:
+    def add(self, what: T) -> None:
         self._at[what] = at = self._loop.time() + self._seconds
         if self._timer is None:
-            self._timer = self._loop.call_at(at, self._look)
+            self._timer = self._loop.call_at(at, self._check)
 
-    def end(self, what: T) -> None:
+    def remove(self, what: T) -> None:
         self._at.pop(what, None)
 
     def close(self) -> None:
@@ -231,13 +219,13 @@ class Deadlines(Generic[T]):
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         now = self._loop.time()
         while self._at:
             what = next(iter(self._at))
             if (at := self._at[what]) > now:
-                self._timer = self._loop.call_at(at, self._look)
+                self._timer = self._loop.call_at(at, self._check)
                 return
             del self._at[what]
             self._overdue(what)

@@ -1,8 +1,7 @@
 """Capturing what attempts print in the runner's own process.
 
-`capture_prints` puts a stand-in before standard output and error for a launch's lifetime. What an attempt
-writes goes to its log; everything else goes where it always went. `logging` handlers go through it too, whether they
-were made before or meanwhile.
+`capture_prints` replaces standard output and error for a launch's lifetime. What an attempt writes goes to its log;
+everything else goes where it always went. `logging` handlers are redirected too, whenever they were made.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from pathlib import Path
 from typing import Any, ClassVar, TextIO
 
 _OPEN_LOG = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-_ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)")  # terminals' colours, titles
+_ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)")  # colours, window titles
 
 
 def open_log(path: Path | str) -> int:
-    """An attempt's log, emptied. All who write to it append, so that the runner can trim it meanwhile."""
+    """Open an attempt's log, emptied. Every writer appends, so that the runner can trim it meanwhile."""
     return os.open(path, _OPEN_LOG, 0o600)
 
 
 def empty_log(path: Path) -> None:
-    """For a program that has it open: the next attempt's begins here. Most say nothing."""
+    """Empty the log for the next attempt of a program that has it open. Most programs write nothing."""
     try:
         if os.lstat(path).st_size:
             os.close(open_log(path))
@@ -37,7 +36,7 @@ def empty_log(path: Path) -> None:
 
 
 def last_line(path: Path) -> str:
-    """The last line of a log that says something, without control characters; it may be empty."""
+    """The last line of a log that is not blank, without control characters; empty if there is none."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
@@ -52,10 +51,10 @@ def last_line(path: Path) -> str:
 
 
 class LogSink:
-    """The log of one attempt. Most attempts print nothing: the file is opened when there is something to say."""
+    """The log of one attempt. Most attempts print nothing: the file is opened by the first write."""
 
     _used: ClassVar[set[Path]] = set()
-    """Logs that hold what an earlier attempt said."""
+    """Logs that an earlier attempt wrote to."""
 
     __slots__ = ("_fd", "_is_open", "_lock", "_path")
 
@@ -78,7 +77,7 @@ class LogSink:
                     self._used.add(self._path)
                 os.write(self._fd, data)
             except OSError:
-                # A full disk is the next checkpoint's to report, and not what an agent's print may fail with.
+                # The next checkpoint reports a full disk; an agent's print must not fail because of it.
                 pass
 
     def close(self) -> None:
@@ -94,31 +93,32 @@ _live: list[LogSink] = []
 _installed_by: threading.Thread | None = None
 
 
-def begin_log(sink: LogSink) -> None:
-    """In this context, and what copies it, prints go to the sink."""
+def capture_to(sink: LogSink) -> None:
+    """Send the prints of this context, and of its copies, to the sink."""
     _sink.set(sink)
     _live.append(sink)
 
 
-def end_log(sink: LogSink) -> None:
+def release_from(sink: LogSink) -> None:
+    """Undo `capture_to`."""
     _live.remove(sink)
     _sink.set(None)
 
 
 @contextmanager
-def log_to(sink: LogSink) -> Iterator[None]:
-    begin_log(sink)
+def capturing_to(sink: LogSink) -> Iterator[None]:
+    capture_to(sink)
     try:
         yield
     finally:
-        end_log(sink)
+        release_from(sink)
 
 
 def _current_sink() -> LogSink | None:
     sink = _sink.get()
     if sink is None and _live and threading.current_thread() is not _installed_by:
-        # A thread that an agent started has an empty context. Better in the log of one attempt that is at
-        # work than across the progress bar.
+        # A thread that an agent started has an empty context. The log of an attempt in flight is a better place
+        # than the middle of the progress bar.
         sink = _live[-1]
     return sink
 
@@ -143,7 +143,7 @@ class _Bytes(io.RawIOBase):
 
 
 class _Stream(io.TextIOBase):
-    """Standard output or error. What it does not know it leaves to the original."""
+    """Standard output or error. Everything it does not define is the original's."""
 
     def __init__(self, original: TextIO) -> None:
         self.original = original
@@ -173,7 +173,7 @@ class _Stream(io.TextIOBase):
         return self.original.fileno()
 
     def close(self) -> None:
-        """Not the agent's to close."""
+        """Nothing: an agent must not close it."""
 
     @property
     def buffer(self) -> Any:
@@ -211,7 +211,7 @@ def capture_prints() -> Iterator[None]:
 
 
 def _handlers_on(*streams: _Stream) -> Iterator[tuple[Any, _Stream]]:
-    """The loggers' handlers that write to what the streams stand for: made before, they know only that."""
+    """The logging handlers, made before the streams were replaced, that still write to the originals."""
     logging = sys.modules.get("logging")
     if logging is None:
         return

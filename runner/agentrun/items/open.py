@@ -1,8 +1,8 @@
-"""Where items come from. `open_source` picks the source for what a job says."""
+"""The choice of a source: `open_source` opens the one that a job names."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from agentrun.errors import ItemsError
@@ -15,6 +15,14 @@ from agentrun.items.textfile import TextFile
 from agentrun.job.job import STANDARD_INPUT, ItemsSpec
 
 __all__ = ["Identity", "Raw", "Source", "encode_python_items", "open_source"]
+
+
+TEXT_SOURCES: Mapping[str, Callable[[TextFile, ItemsSpec], Source]] = {
+    "jsonl": lambda file, spec: JsonlSource(file, key=spec.key),
+    "csv": lambda file, spec: CsvSource(file, key=spec.key),
+    "lines": lambda file, spec: LinesSource(file),
+}
+"""Sources that read one text file, or standard input, by the kind of the job's items."""
 
 
 def open_source(spec: ItemsSpec, base: Path, *, exclude: Collection[Path] = (), spool: Path | None = None) -> Source:
@@ -34,8 +42,4 @@ def open_source(spec: ItemsSpec, base: Path, *, exclude: Collection[Path] = (), 
         file = TextFile(spool, "standard input")
     else:
         file = TextFile(base / spec.pattern, spec.pattern)
-    if spec.kind == "jsonl":
-        return JsonlSource(file, key=spec.key)
-    if spec.kind == "csv":
-        return CsvSource(file, key=spec.key)
-    return LinesSource(file)
+    return TEXT_SOURCES[spec.kind](file, spec)

@@ -10,7 +10,7 @@ import orjson
 
 from agentrun.errors import ItemsError
 from agentrun.items.port import CONTENT_BYTES, check_key, digest
-from agentrun.values.units import shown
+from agentrun.values.text import quoted
 
 _loads, _dumps, _SORTED = orjson.loads, orjson.dumps, orjson.OPT_SORT_KEYS
 _new_sha256 = sha256().copy  # two thirds of the time of making one
@@ -56,12 +56,12 @@ def parse_and_digest(line: bytes) -> tuple[Any, bytes]:
 def field_key(value: Any, field: str, where: str) -> str:
     """The key that `field` gives a record; ItemsError where it gives none."""
     if not isinstance(value, dict):
-        raise ItemsError(f"{where}: is not an object, so it has no field {shown(field)} to be its key")
+        raise ItemsError(f"{where}: is not an object, so it has no field {quoted(field)} to be its key")
     if field not in value:
-        raise ItemsError(f"{where}: has no field {shown(field)}, which items.key says is the item's key")
+        raise ItemsError(f"{where}: has no field {quoted(field)}, which items.key says is the item's key")
     found = value[field]
     if isinstance(found, str):
         return check_key(found, where)
     if isinstance(found, int) and not isinstance(found, bool):
         return check_key(str(found), where)
-    raise ItemsError(f"{where}: the key {shown(field)} is {shown(found)}; a key is text or a whole number")
+    raise ItemsError(f"{where}: the key {quoted(field)} is {quoted(found)}; a key is text or a whole number")

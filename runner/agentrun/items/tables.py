@@ -11,7 +11,7 @@ from agentrun.item import Item
 from agentrun.items.port import Identity
 from agentrun.items.records import field_key, parse_and_digest, parse_json, record_digest
 from agentrun.items.textfile import TextFile
-from agentrun.values.units import shown
+from agentrun.values.text import quoted
 
 JsonLine = tuple[int, bytes]
 CsvRow = tuple[int, list[str], list[str]]
@@ -87,7 +87,7 @@ class JsonlSource:
         column = getattr(error, "colno", None)
         place = f" at column {column}" if column else ""
         why = getattr(error, "msg", None) or str(error)
-        return ItemsError(f"{self._file.line(raw[0])}: is not JSON{place}: {why}: {shown(text.strip()[:60])}")
+        return ItemsError(f"{self._file.line(raw[0])}: is not JSON{place}: {why}: {quoted(text.strip()[:60])}")
 
 
 class CsvSource:
@@ -160,10 +160,10 @@ class CsvSource:
             if not name.strip():
                 raise ItemsError(f"{where}: column {position + 1} of the header has no name; give it one")
             if name in row[:position]:
-                raise ItemsError(f"{where}: the header has {shown(name)} twice; give each column its own name")
+                raise ItemsError(f"{where}: the header has {quoted(name)} twice; give each column its own name")
         if self._key is not None and self._key not in row:
             names = ", ".join(row[:12])
-            raise ItemsError(f"{where}: items.key is {shown(self._key)}, and the header has no such column: {names}")
+            raise ItemsError(f"{where}: items.key is {quoted(self._key)}, and the header has no such column: {names}")
         return row
 
     def _text(self) -> Iterator[str]:

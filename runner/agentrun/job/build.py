@@ -14,7 +14,8 @@ from agentrun.job.fields import AGENTS, KINDS, Layer, Value, Values
 from agentrun.job.job import STANDARD_INPUT, Isolation, ItemsKind, ItemsSpec, Job, Parse
 from agentrun.values import json as jsontext
 from agentrun.values.templates import check_argv, check_prompt, escape, fill, names_in
-from agentrun.values.units import NONE_ALLOWED, Rate, parse_allowance, parse_duration, parse_rate, shown
+from agentrun.values.text import quoted
+from agentrun.values.units import NONE_ALLOWED, Rate, parse_allowance, parse_duration, parse_rate
 
 NAME_LIMIT_BYTES = 100
 _LATE = ("date", "run_id")  # placeholders of the output, known only when a run is
@@ -139,7 +140,9 @@ def _name(values: Values, texts: Mapping[str, str], *, default: Value) -> str:
     for name in names_in(value.found):
         if "/" in texts[name] or "\0" in texts[name] or texts[name] == "..":
             param = values.get(f"params.{name}") or value
-            raise param.wants(f"it goes into the job's name {shown(value.found)}, so give one without / or NUL, not ..")
+            raise param.wants(
+                f"it goes into the job's name {quoted(value.found)}, so give one without / or NUL, not .."
+            )
     return _checked_name(value, filled)
 
 
@@ -161,7 +164,7 @@ def _checked_name(value: Value, name: str) -> str:
         return name
     would_do = re.sub(r"[^\w.-]+", "-", name).strip(".-")[:40].strip(".-") or "my-job"
     raise value._replace(found=name).wants(
-        f"it names a folder and {fault}; use a name such as {shown(would_do)} (name = …, or --name)"
+        f"it names a folder and {fault}; use a name such as {quoted(would_do)} (name = …, or --name)"
     )
 
 
@@ -337,5 +340,5 @@ def _needs_env(values: Values) -> tuple[str, ...]:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             value = values.get("needs_env")
             assert value is not None
-            raise value.refuse(f"has {shown(name)}, which is not the name of an environment variable")
+            raise value.refuse(f"has {quoted(name)}, which is not the name of an environment variable")
     return names

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeVar
 
 from agentrun.errors import JobError
-from agentrun.values.units import shown
+from agentrun.values.text import quoted
 
 TOP = (
     "name", "agent", "command", "prompt", "model", "system", "schema", "base_url", "max_output_tokens", "temperature",
@@ -41,7 +41,7 @@ class Value(NamedTuple):
         return JobError(f"{self.label}: {self.key} {why}", where=self.label, key=self.key)
 
     def wants(self, what: str) -> JobError:
-        return self.refuse(f"is {shown(self.found)}; {what}")
+        return self.refuse(f"is {quoted(self.found)}; {what}")
 
 
 class Values:
@@ -107,7 +107,7 @@ class Values:
         for choice in choices:
             if value.found == choice:
                 return choice
-        raise value.wants(f"write {' or '.join(shown(one) for one in choices)}")
+        raise value.wants(f"write {' or '.join(quoted(one) for one in choices)}")
 
     def flag(self, key: str) -> bool:
         if (value := self.get(key)) is None:
@@ -215,7 +215,7 @@ def _like(weaker: Value | None, value: Value) -> Value:
                 raise ValueError
             return value._replace(found=number)
     except (KeyError, ValueError):
-        raise value.wants(f"{weaker.label} has {shown(like)} there; give a value of that kind") from None
+        raise value.wants(f"{weaker.label} has {quoted(like)} there; give a value of that kind") from None
     return value
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentrun.errors import CheckpointError, UsageError
+from agentrun.errors import CheckpointError
 from agentrun.values import json as jsontext
 
 JOB_JSON = "job.json"

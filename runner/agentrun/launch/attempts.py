@@ -15,11 +15,11 @@ from agentrun.checkpoint.remembered import Remembered
 from agentrun.events import Retrying, Watcher
 from agentrun.executors.port import Executor
 from agentrun.job.job import Job
-from agentrun.launch.channel import Conversation
+from agentrun.launch.channel import RunnerEnd
+from agentrun.launch.progress import ProgressReports
 from agentrun.outputs.files import ItemFiles, ItemFilesError
 from agentrun.outputs.logs import ItemLogs
 from agentrun.runs.units import Ended, Unit, Work
-from agentrun.values.clock import now_seconds
 
 if TYPE_CHECKING:
     from agentrun.runs.run import Run
@@ -56,7 +56,9 @@ class Attempts:
         self._logs = logs
         self._files = files
         self._folder = files.root
+        self._log_paths = [logs.slot_path(slot) for slot in range(job.concurrency)]
         self._watcher = watcher
+        self._progress = ProgressReports(watcher)
         self._sleep = sleep
         self.unpriced = ""
         """Why a usage that was reported cannot count towards the budget."""
@@ -88,19 +90,21 @@ class Attempts:
                 params=self._job.params,
                 carry=run.carry,
                 timeout_seconds=self._job.timeout_seconds,
-                log_path=self._logs.slot_path(slot),
+                log_path=self._log_paths[slot],
                 folder=self._folder,
             )
-            channel = Conversation(self, slot, work, remembered)
-            at, began = now_seconds(), time.monotonic()
+            end = RunnerEnd(self, slot, work, remembered)
+            at, began = round(time.time(), 3), time.monotonic()
             try:
-                outcome = await self._executor.run(attempt, channel.answer)
+                outcome = await self._executor.run(attempt, end.answer)
             finally:
-                channel.close()
+                end.is_open = False
+                if self._progress.keys:
+                    self._progress.end(work.item.key)
             seconds = round(time.monotonic() - began, 4)
-            tried = Try(launch=self._launch, number=attempt.number, at=at, seconds=seconds, usage=channel.usage)
+            tried = Try(launch=self._launch, number=attempt.number, at=at, seconds=seconds, usage=end.usage)
             tries.append(tried)
-            ended = self._end(outcome, channel, tries)
+            ended = self._end(outcome, end, tries)
             if ended.kind == "done":
                 if outcome.made_files:
                     await self._publish(work, Path(attempt.work), ended)
@@ -116,11 +120,6 @@ class Attempts:
     async def forget_files(self, work: Work, generation: int) -> None:
         """The item is done, and that is on disk: its scratch is no longer needed."""
         await asyncio.to_thread(self._files.forget, work.item.key, generation)
-
-    def forget_log(self, work: Work, ended: Ended) -> None:
-        """The item is done, and that is on disk: what it printed is no longer needed, unless there is a warning."""
-        if not ended.warning:
-            self._logs.forget(work.item.key)
 
     # ---- retrying
 
@@ -149,33 +148,36 @@ class Attempts:
             return ""
         return self.run.purse.refusal(again=work.row)
 
-    # ---- for the runner's end of the channel
+    # ---- for its runner ends
 
-    async def keep(self, work: Work, record: Record) -> None:
+    async def commit_step(self, work: Work, record: Record) -> None:
         await self._commit(Unit(work.row, None, record))
 
     def log(self, slot: int, text: str) -> None:
         self._logs.append(slot, text)
+
+    def report_progress(self, key: str, text: str) -> None:
+        self._progress.report(key, text)
 
     def miss_price(self, why: str) -> None:
         self.unpriced = self.unpriced or why
 
     # ---- how an attempt ended
 
-    def _end(self, outcome: Outcome, channel: Conversation, tries: list[Try]) -> Ended:
-        ended = Ended("done", outcome.output, tries=tries, carry=channel.carry, carry_set=channel.carry_set)
-        ended.warning = channel.warning
+    def _end(self, outcome: Outcome, end: RunnerEnd, tries: list[Try]) -> Ended:
+        ended = Ended("done", outcome.output, tries=tries, carry=end.carry, carry_set=end.carry_set)
+        ended.warning = end.warning
         if outcome.kind == "cancelled":
             ended.kind = "back"
-        elif channel.question is not None:
+        elif end.question is not None:
             # Also if the agent continued regardless: what it made without the answer does not count.
-            ended.kind, ended.question = "waiting", channel.question
+            ended.kind, ended.question = "waiting", end.question
         elif outcome.kind == "skipped":
             ended.kind, ended.failure = "skipped", outcome.failure
         elif outcome.kind != "done":
             self._fail(ended, outcome.failure or Failure("lost", "the attempt ended without reporting an outcome"))
-            if ended.failure and ended.failure.origin in ("timeout", "lost") and channel.usage is None:
-                self.run.purse.charge_unknown(channel.work.row)
+            if ended.failure and ended.failure.origin in ("timeout", "lost") and end.usage is None:
+                self.run.purse.charge_unknown(end.work.row)
         return ended
 
     def _fail(self, ended: Ended, failure: Failure) -> None:

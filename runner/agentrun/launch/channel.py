@@ -1,68 +1,87 @@
-"""The runner's end of one attempt's channel: what the attempt says, and what it is answered.
+"""The runner's end of one attempt's channel: it answers the attempt's messages.
 
-The messages are those of executors/port.py.
+The vocabulary and the messages are in `agents/attempt.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import structs
+from msgspec.structs import asdict
 
+from agentrun.agents.messages import (
+    Answered,
+    Ask,
+    Carry,
+    KnownStep,
+    Log,
+    Message,
+    Park,
+    Progress,
+    Received,
+    Refused,
+    Reply,
+    StepGet,
+    StepPut,
+    Used,
+)
 from agentrun.checkpoint.record import Question, Record
 from agentrun.checkpoint.remembered import Recall, Remembered
-from agentrun.money.usage import Usage, check_usage
+from agentrun.money.usage import Usage
 from agentrun.runs.units import Work
 from agentrun.values.clock import now_text
-from agentrun.values.json import NotJson, decode, encode
+from agentrun.values.json import decode, encode
 
 if TYPE_CHECKING:
     from agentrun.runs.run import Run
 
 
 STEP_LIMIT_BYTES = 16 * 1024 * 1024
-QUESTION_LIMIT_BYTES = 1024 * 1024
-NAME_LIMIT_BYTES = 1024
 
 
-class Host(Protocol):
-    """What the conversations of a launch have in common."""
+class LaunchSide(Protocol):
+    """What the runner ends of a launch share."""
 
     run: Run
 
-    async def keep(self, work: Work, record: Record) -> None:
+    async def commit_step(self, work: Work, record: Record) -> None:
         """Return when the record is on disk."""
 
     def log(self, slot: int, text: str) -> None:
-        """Into the item's log."""
+        """Write to the item's log."""
+
+    def report_progress(self, key: str, text: str) -> None:
+        """Show people what the item is doing."""
 
     def miss_price(self, why: str) -> None:
-        """Something was used of which nobody knows the price."""
+        """Note that the price of something that was used is not known."""
 
 
-class Conversation:
-    """One attempt's. After `close` nothing that is said counts any more. Most attempts say nothing."""
+class RunnerEnd:
+    """The runner's end of one attempt's channel. Most attempts send nothing."""
 
     __slots__ = (
-        "_host", "_is_open", "_recall", "_remembered", "_slot", "carry", "carry_set", "question", "usage", "work",
+        "_launch", "_recall", "_remembered", "_slot",
+        "carry", "carry_set", "is_open", "question", "usage", "warning", "work",
     )  # fmt: skip
 
-    def __init__(self, host: Host, slot: int, work: Work, remembered: Remembered | None) -> None:
-        self._host = host
+    def __init__(self, launch: LaunchSide, slot: int, work: Work, remembered: Remembered | None) -> None:
+        self._launch = launch
         self._slot = slot
         self._remembered = remembered
         self._recall: Recall | None = None
-        self._is_open = True
+        self.is_open = True
+        """Set to False when the attempt is over: every message is refused from then on."""
         self.work = work
         self.carry: Any = None
         self.carry_set = False
+        self.warning = ""
+        """How the steps differ from those that the item remembers."""
         self.question: Question | None = None
-        """What a person is to answer before the item can go on."""
+        """The question that a person must answer before the item can continue."""
         self.usage: Usage | None = None
-        """Of this attempt alone, where it said so."""
-
-    def close(self) -> None:
-        self._is_open = False
+        """The usage that this attempt reported."""
 
     @property
     def recall(self) -> Recall:
@@ -70,92 +89,75 @@ class Conversation:
             self._recall = Recall(self._remembered or Remembered())
         return self._recall
 
-    @property
-    def warning(self) -> str:
-        return self._recall.warning if self._recall is not None else ""
-
-    async def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        if not self._is_open:
-            return {"error": "this attempt is over"}
+    async def answer(self, message: Message) -> Reply:
+        """The reply to a message; `Refused` for one that makes no sense now."""
+        if not self.is_open:
+            return Refused("this attempt is over")
         try:
-            kind = message.get("type")
-            if kind == "log":
-                self._host.log(self._slot, str(message.get("text", "")))
-            elif kind == "carry":
-                self.carry, self.carry_set = message.get("value"), True
-            elif kind == "usage":
-                self._charge(message)
-            elif kind == "step_get":
-                return self._find_step(message)
-            elif kind == "step_put":
-                await self._keep_step(message)
-            elif kind == "ask":
-                return self._ask(message)
-            elif kind != "progress":
-                return {"error": f"this runner does not know messages of type {kind!r}"}
-        except (ValueError, NotJson) as error:
-            return {"error": str(error)}
-        return {}
+            match message:
+                case Log(text):
+                    self._launch.log(self._slot, text)
+                case Progress(text):
+                    self._launch.report_progress(self.work.item.key, text)
+                case Carry(value):
+                    self.carry, self.carry_set = value, True
+                case Used():
+                    self._charge(message)
+                case StepGet(name):
+                    return self._get_step(name)
+                case StepPut():
+                    await self._put_step(message)
+                case Ask(question, details):
+                    return self._ask(question, details)
+        except ValueError as error:
+            return Refused(str(error))
+        return Received()
 
     # ---- steps
 
-    def _find_step(self, message: dict[str, Any]) -> dict[str, Any]:
-        name, warned = _name(message), self.recall.warning
+    def _get_step(self, name: str) -> KnownStep:
+        warned = self.recall.warning
         n, output = self.recall.step(name)
         if self.recall.warning and not warned:
-            self._host.log(self._slot, f"[agentrun] {self.recall.warning}; steps are matched by name and occurrence")
-        return {"n": n, "found": False} if output is None else {"n": n, "found": True, "output": output}
+            self.warning = self.recall.warning
+            self._launch.log(self._slot, f"[agentrun] {self.recall.warning}; steps are matched by name and occurrence")
+        return KnownStep(n, output is not None, output)
 
-    async def _keep_step(self, message: dict[str, Any]) -> None:
-        name, n, output = _name(message), message.get("n"), message.get("output")
-        if not isinstance(n, int) or not isinstance(output, str):
-            raise ValueError(f"step_put of {name!r} needs n, which step_get gave, and output, which is JSON as text")
-        if len(output) > STEP_LIMIT_BYTES:
-            most = STEP_LIMIT_BYTES // 1024 // 1024
-            raise ValueError(f"step {name!r} returned over {most} MiB; keep it in a file in ctx.dir, return its name")
-        text = encode(decode(output.encode()), name=f"step {name!r}")
-        no = self.recall.keep(name, n, text.decode())
+    async def _put_step(self, step: StepPut) -> None:
+        if len(step.output) > STEP_LIMIT_BYTES:
+            fix = "write it to a file in ctx.dir, and return its name"
+            raise ValueError(f"step {step.name!r} returned more than {STEP_LIMIT_BYTES // 1024 // 1024} MiB; {fix}")
+        text = encode(decode(step.output.encode()), name=f"step {step.name!r}")
+        no = self.recall.keep(step.name, step.n, text.decode())
         if no is None:
-            raise ValueError(f"step_put of {name!r} {n} does not follow a step_get of it")
-        seconds = message.get("seconds", 0.0)
-        seconds = round(float(seconds), 4) if isinstance(seconds, int | float) else 0.0
-        record = self._host.run.record_of_step(self.work, name=name, n=n, no=no, seconds=seconds, output=text)
-        await self._host.keep(self.work, record)
+            raise ValueError(f"step_put of {step.name!r} {step.n} does not follow a step_get of it")
+        seconds = round(step.seconds, 4)
+        record = self._launch.run.record_of_step(
+            self.work, name=step.name, n=step.n, no=no, seconds=seconds, output=text
+        )
+        await self._launch.commit_step(self.work, record)
 
     # ---- people
 
-    def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        text, details = message.get("question"), message.get("details") or {}
-        if not isinstance(text, str) or not text.strip() or not isinstance(details, dict):
-            raise ValueError("a question is text, and its details have names")
-        if len(encode({"text": text, "details": details}, name="the question")) > QUESTION_LIMIT_BYTES:
-            most = QUESTION_LIMIT_BYTES // 1024 // 1024
-            raise ValueError(f"the question {text[:60]!r} is over {most} MiB with its details; name a file instead")
+    def _ask(self, text: str, details: Mapping[str, Any]) -> Answered | Park:
         answer = self.recall.answer(text)
         if answer is not None:
-            return {"answer": structs.asdict(answer)}
+            return Answered(answer)
         if self.question is None:
             number = self.recall.remembered.next_question
-            self.question = Question(n=number, text=text, details=details, at=now_text())
-        return {"park": True}
+            self.question = Question(n=number, text=text, details=dict(details), at=now_text())
+        return Park()
 
     # ---- money
 
-    def _charge(self, message: dict[str, Any]) -> None:
+    def _charge(self, message: Used) -> None:
         from agentrun.money.prices import price, why_no_price
 
-        used = check_usage(message)
+        used = asdict(message)
         used["cost"] = price(used)
         if used["cost"] is None:
-            self._host.miss_price(why_no_price(used))
+            self._launch.miss_price(why_no_price(used))
         usage = Usage.of(used)
         self.usage = self.usage or Usage()
         self.usage.add(usage)
-        self._host.run.purse.charge(self.work.row, usage)
-
-
-def _name(message: dict[str, Any]) -> str:
-    name = message.get("name")
-    if not isinstance(name, str) or not name or len(name.encode("utf-8", "surrogatepass")) > NAME_LIMIT_BYTES:
-        raise ValueError(f"a step's name is {str(name)[:60]!r}; it is text, of 1 to {NAME_LIMIT_BYTES} bytes")
-    return name
+        self._launch.run.purse.charge(self.work.row, usage)

@@ -14,9 +14,11 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.checkpoint.record import Record
 from agentrun.events import Progress
 from agentrun.runs.run import Run
 from agentrun.runs.units import Unit
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from agentrun.launch.slots import Slots
 
 T = TypeVar("T")
+_record: Callable[[Unit], Record] = attrgetter("record")
 SMALL_BYTES = 256 * 1024
 """The most bytes of outputs in one commit that are written on the loop: more would block it."""
 
@@ -95,12 +98,15 @@ class Checkpointing:
         waiting, self._waiting = self._waiting, []
         self._is_writing = True
         try:
-            checkpoint = self._next_batch(units)
-            write = self._begin(checkpoint, units)
+            checkpoint, records = self._next_batch(units), list(map(_record, units))
+            if self._thread is None:
+                self._written(units, waiting, self._store.commit(checkpoint, records), None)
+            elif self._is_quick(records):
+                self._order(self._store.begin(checkpoint, records), partial(self._written, units, waiting))
+            else:
+                self._order(partial(self._store.commit, checkpoint, records), partial(self._written, units, waiting))
         except BaseException as error:
             self._written(units, waiting, None, error)
-            return
-        self._order(write, partial(self._written, units, waiting))
 
     def _next_batch(self, units: Sequence[Unit]) -> Checkpoint:
         self._run.settle(units)
@@ -108,16 +114,10 @@ class Checkpointing:
         self.slots.advance(units)
         return self._run.next_checkpoint(self.slots.in_flight)
 
-    def _begin(self, checkpoint: Checkpoint, units: Sequence[Unit]) -> Callable[[], list[int]]:
-        """What is left to do of the commit."""
-        records = [unit.record for unit in units]
-        if self._thread is not None and self._is_quick(records):
-            return self._store.begin(checkpoint, records)
-        return partial(self._store.commit, checkpoint, records)
-
-    def _is_quick(self, records: Sequence[Any]) -> bool:
+    def _is_quick(self, records: Sequence[Record]) -> bool:
+        """Whether the first half of the commit would not block the loop."""
         # A store is called from one thread at a time: not while it answers a question in the other one.
-        return not self._asked and sum(len(memoryview(record.output)) for record in records) <= SMALL_BYTES
+        return not self._asked and sum(len(bytes(record.output)) for record in records) <= SMALL_BYTES
 
     def _written(
         self,
@@ -164,8 +164,7 @@ class Checkpointing:
         )
         self._run.landed(units, refs)
         self.landed += len(units)
-        self._progress.update(checkpoint, settled=sum(unit.slot is not None for unit in units))
-        self.slots.start(units)
+        self._progress.update(checkpoint, settled=self.slots.start(units))
 
     # ---- the thread
 

@@ -16,8 +16,11 @@ from agentrun.executors.choice import open_executor
 from agentrun.executors.prints import capture_prints
 from agentrun.job.job import Job
 from agentrun.job.options import Options
-from agentrun.launch.launch import Launch
-from agentrun.store.port import Store
+from agentrun.launch.launch import Launch as Launch
+from agentrun.launch.prepare import nothing_to_resume as nothing_to_resume
+from agentrun.launch.preview import plan_launch as plan_launch
+from agentrun.launch.signals import stop_on_signals as stop_on_signals
+from agentrun.store.port import Store as Store
 from agentrun.system.guardian import Guardian, end_launch
 
 
@@ -66,7 +69,9 @@ async def execute(
         guardian = Guardian.start(launch.lease.fd, launch.lease.mark)
         watching = asyncio.ensure_future(guardian.watch())
         try:
-            executor = open_executor(job, agent, guardian=guardian, environ=environ or {}, folder=launch.workspace.folder)
+            executor = open_executor(
+                job, agent, guardian=guardian, environ=environ or {}, folder=launch.workspace.folder
+            )
             with capture_prints():
                 try:
                     return await launch.work(executor)

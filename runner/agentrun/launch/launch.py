@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from itertools import chain, islice
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any, BinaryIO
 
-from agentrun.checkpoint.ledger import DONE, FAILED, PENDING
+from agentrun.checkpoint.ledger import DONE
 from agentrun.checkpoint.summary import Summary
 from agentrun.errors import AgentrunError, LaterError
 from agentrun.events import Began, Progress, Warned, Watcher, ignore
@@ -25,11 +25,11 @@ from agentrun.launch.slots import Slots, StopReason
 from agentrun.outputs.files import ItemFiles
 from agentrun.outputs.logs import ItemLogs
 from agentrun.outputs.workspace import Workspace
-from agentrun.runs.feed import feed
+from agentrun.runs.feed import feed, feed_again, feed_run
 from agentrun.runs.plan import list_items
 from agentrun.runs.recovery import check_plan, place_of
 from agentrun.runs.run import Run
-from agentrun.runs.units import Unit, Work
+from agentrun.runs.units import Unit
 from agentrun.store.port import Lease, Store
 from agentrun.system.disk import Disk, discard_temporaries
 from agentrun.system.process import boot_id
@@ -122,7 +122,8 @@ class Launch:
             watcher=self._watcher,
             sleep=self._sleep,
         )
-        slots = self._slots = Slots(run, attempts, checkpointing, watcher=self._watcher, limit=self._options.limit)
+        limit = self._options.limit
+        slots = self._slots = Slots(run, attempts, checkpointing, logs=logs, watcher=self._watcher, limit=limit)
         checkpointing.slots = slots
         mail = Mail(run, self._store, checkpointing, slots, watcher=self._watcher, note=self._note)
         if self._early_stop is not None:
@@ -201,28 +202,9 @@ class Launch:
     # ---- which items
 
     def _open(self, slots: Slots) -> None:
-        """Pending items, then those that failed in earlier launches. Suspects of a crash come later, alone."""
-        run, states, busy = self._run, self._run.ledger.states, slots.busy
-        suspects, dead = run.suspects, run.dead
-
-        def is_pending(row: int) -> bool:
-            return states[row] == PENDING and row not in busy and row not in suspects and row not in dead
-
-        def is_to_retry(row: int) -> bool:
-            is_free = row not in busy and row not in suspects and row not in dead
-            return is_free and row in run.to_retry and states[row] == FAILED
-
-        passes = [feed(self._source, run.ledger, is_pending)] if run.ledger.counts["pending"] else []
-        if run.to_retry:
-            passes.append(feed(self._source, run.ledger, is_to_retry))
-        slots.open(chain.from_iterable(passes), self._job.concurrency, again=self._feed_again)
-
-    def _feed_again(self, rows: set[int]) -> Iterator[Work]:
-        """Those of `rows` that are still pending."""
-        assert self._slots is not None
-        states, busy = self._run.ledger.states, self._slots.busy
-        wanted = {row for row in rows if states[row] == PENDING and row not in busy}
-        return islice(feed(self._source, self._run.ledger, wanted.__contains__), len(wanted))
+        source, run = self._source, self._run
+        again = partial(feed_again, source, run.ledger, slots.busy)
+        slots.open(feed_run(source, run, slots.busy), self._job.concurrency, again=again)
 
     async def _run_all(self, slots: Slots, checkpointing: Checkpointing, mail: Mail) -> None:
         run, ledger = self._run, self._run.ledger
@@ -239,7 +221,9 @@ class Launch:
             if slots.stop_reason is not None or not ledger.counts["pending"]:
                 return
             if checkpointing.landed == landed_before:
-                raise LaterError(f"{self._job.name}: the items change while they are read; resume when they are at rest")
+                raise LaterError(
+                    f"{self._job.name}: the items change while they are read; resume when they are at rest"
+                )
             run.to_retry.clear()
             self._open(slots)
             await checkpointing.commit()

@@ -53,9 +53,7 @@ def _plan(job: Job, store: Store, reader: Reader, agent: str, options: Options) 
         # As if everything that is gone were allowed, so that there is a plan to show.
         bold, is_resumed = replace(options, allow_gone=True), found is not None
         folder = store.folder
-        run = recover(
-            reader, job, source, checkpoint, resumed=is_resumed, agent=agent, options=bold, folder=folder
-        )
+        run = recover(reader, job, source, checkpoint, resumed=is_resumed, agent=agent, options=bold, folder=folder)
         plan, notes = run.plan, tuple(run.notes)
         try:
             check_plan(plan, source, accepted=context.gone, allow_gone=options.allow_gone)

@@ -14,6 +14,7 @@ from agentrun.errors import AgentrunError
 from agentrun.events import Failed, Stopping, Watcher
 from agentrun.launch.attempts import Attempts
 from agentrun.launch.committer import Checkpointing
+from agentrun.outputs.logs import ItemLogs
 from agentrun.runs.run import Run
 from agentrun.runs.units import Ended, Unit, Work
 from agentrun.values.units import format_duration
@@ -47,10 +48,12 @@ class Slots:
         attempts: Attempts,
         checkpointing: Checkpointing,
         *,
+        logs: ItemLogs,
         watcher: Watcher,
         limit: int | None = None,
     ) -> None:
         self._run = run
+        self._logs = logs
         self._attempts = attempts
         self._checkpointing = checkpointing
         self._watcher = watcher
@@ -80,9 +83,7 @@ class Slots:
 
     # ---- taking items
 
-    def open(
-        self, feed: Iterator[Work], width: int, *, again: Callable[[set[int]], Iterator[Work]] = _no_more
-    ) -> None:
+    def open(self, feed: Iterator[Work], width: int, *, again: Callable[[set[int]], Iterator[Work]] = _no_more) -> None:
         """Take items from `feed` from now on, at most `width` at a time. The next checkpoint names the first of them.
 
         `again(rows)` gives those that became pending again meanwhile.
@@ -116,9 +117,11 @@ class Slots:
 
     def _next(self) -> Work | None:
         """The next item to run; None if there is none, or none may start now."""
-        if self.stop_reason is not None or self._limit_is_reached or self._closed or self._run.is_held_up:
+        run, purse = self._run, self._run.purse
+        if self.stop_reason is not None or self._limit_is_reached or self._closed:
             return None
-        purse = self._run.purse
+        if run.job.carry and run.is_held_up:
+            return None
         if self._attempts.unpriced and purse.budget is not None:
             self._stop_for_price(self._attempts.unpriced)
             return None
@@ -175,15 +178,19 @@ class Slots:
 
     # ---- running them
 
-    def start(self, units: Sequence[Unit] = ()) -> None:
-        """A checkpoint with these units is on disk: what idle slots took for it starts."""
+    def start(self, units: Sequence[Unit] = ()) -> int:
+        """A checkpoint with these units is on disk: what idle slots took for it starts. Returns how many were settled
+        by slots."""
+        settled = 0
         for unit in units:
             if unit.slot is not None:
                 self.busy.discard(unit.row)
+                settled += 1
         if self._starting and self._tasks is not None:
             for slot in self._starting:
                 self._tasks.add(asyncio.create_task(self._work(slot, self.in_flight[slot])))
             self._starting.clear()
+        return settled
 
     async def run(self) -> None:
         """Run until the feed is empty or no new items are started. An error of the store ends it at once."""
@@ -213,7 +220,7 @@ class Slots:
     async def _work(self, slot: int, first: Work) -> None:
         """One slot, item after item."""
         work: Work | None = first
-        task = asyncio.current_task()
+        purse, task = self._run.purse, asyncio.current_task()
         assert task is not None
         try:
             while work is not None and self.stop_reason is None:
@@ -229,8 +236,10 @@ class Slots:
                 if ended.kind == "back":
                     self._put_back(work, ended)
                     break
-                record = self._run.record(work, ended)
-                self._account(work, ended)
+                spent = purse.end(work.row) if purse.in_flight else None
+                record = self._run.record(work, ended, spent)
+                if spent is None and purse.limits and ended.kind == "done":
+                    self._stop_for_silence(work)
                 await self._checkpointing.commit(Unit(work.row, slot, record))
                 # On disk: from here on it may be started over, in another slot.
                 settled, work = work, self._next_of.pop(slot, None)
@@ -241,17 +250,9 @@ class Slots:
             for left in (work, self._next_of.pop(slot, None)):
                 if left is not None:
                     self.busy.discard(left.row)
-                    self._run.purse.end(left.row)
+                    purse.end(left.row)
             self.in_flight.pop(slot, None)
             self._idle.append(slot)
-
-    def _account(self, work: Work, ended: Ended) -> None:
-        """What the item used is known now, or the budget means nothing."""
-        spent = self._run.purse.end(work.row)
-        if self._run.purse.limits and ended.kind == "done" and spent is None:
-            text = f'a budget is set, but "{work.item.key}" finished without reporting its usage'
-            hint = "add ctx.usage(response) to the agent, or ctx.usage(cost=0) if it is free"
-            self.stop(StopReason(4, text, hint))
 
     def _put_back(self, work: Work, ended: Ended) -> None:
         if ended.budget_reached:
@@ -266,11 +267,12 @@ class Slots:
 
     def _note_settled(self, work: Work, ended: Ended) -> None:
         """What follows from an item that is settled and on disk."""
-        if ended.kind == "done":
-            self._attempts.forget_log(work, ended)
         if ended.kind != "failed":
-            self._any_done |= ended.kind == "done"
             self._failures_in_a_row = 0
+            if ended.kind == "done":
+                self._any_done = True
+                if not ended.warning:
+                    self._logs.forget(work.item.key)
             return
         assert ended.failure is not None
         self._watcher(Failed(work.item.key, ended.failure.cause))
@@ -289,6 +291,12 @@ class Slots:
         job = self._run.job
         higher = f"--budget {2 * job.budget:g}" if job.budget else f"--token-budget {2 * (job.token_budget or 0)}"
         self.stop(StopReason(4, why, "raise it to continue", flags=higher))
+
+    def _stop_for_silence(self, work: Work) -> None:
+        """Without knowing what the items use, a budget means nothing."""
+        text = f'a budget is set, but "{work.item.key}" finished without reporting its usage'
+        hint = "add ctx.usage(response) to the agent, or ctx.usage(cost=0) if it is free"
+        self.stop(StopReason(4, text, hint))
 
     def _stop_for_price(self, why: str) -> None:
         if not self._run.job.prompt:

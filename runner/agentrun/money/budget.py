@@ -96,7 +96,7 @@ class Purse:
     totals: Totals
     budget: float | None = None
     token_budget: int | None = None
-    _spent: dict[int, Usage | None] = field(default_factory=dict)
+    in_flight: dict[int, Usage | None] = field(default_factory=dict)
     """By row, of items in flight (without a budget, of those that used anything): what, in this generation."""
     _ended: int = 0
     """How many items finished in this launch and reported what they used."""
@@ -110,12 +110,12 @@ class Purse:
 
     def begin(self, row: int, before: Usage | None = None) -> None:
         """The item is in flight from now on. `before`: what it used earlier, which the totals have already."""
-        self._spent[row] = structs.replace(before) if before is not None else None
+        self.in_flight[row] = structs.replace(before) if before is not None else None
 
     def charge(self, row: int, usage: Usage) -> None:
-        spent = self._spent.get(row)
+        spent = self.in_flight.get(row)
         if spent is None:
-            spent = self._spent[row] = Usage()
+            spent = self.in_flight[row] = Usage()
         spent.add(usage)
         self.totals.add(usage)
 
@@ -150,11 +150,11 @@ class Purse:
 
     def spent(self, row: int) -> Usage | None:
         """What an item in flight has used so far; None if it reported nothing."""
-        return self._spent.get(row)
+        return self.in_flight.get(row)
 
     def end(self, row: int) -> Usage | None:
         """The item is no longer in flight. Returns what it used."""
-        spent = self._spent.pop(row, None)
+        spent = self.in_flight.pop(row, None)
         if spent is None:
             return None
         for measure in (DOLLARS, TOKENS):
@@ -169,7 +169,7 @@ class Purse:
 
     def refusal(self, *, again: int | None = None) -> str | None:
         """Why nothing further can begin now: no item, or no other attempt of the row `again`."""
-        others = [row for row in self._spent if row != again]
+        others = [row for row in self.in_flight if row != again]
         for measure, limit in self.limits:
             dearest, total = measure.dearest_in(self.totals), measure.total_in(self.totals)
             if dearest is None:
@@ -189,7 +189,7 @@ class Purse:
         return rest.get(DOLLARS, 0.0), rest.get(TOKENS, 0.0)
 
     def _rest(self, measure: _Measure, row: int) -> float:
-        usage = self._spent.get(row)
+        usage = self.in_flight.get(row)
         spent = (measure.of(usage) or 0) if usage is not None else 0
         return float(round(max((measure.dearest_in(self.totals) or 0) - spent, 0), 10))
 

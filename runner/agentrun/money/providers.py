@@ -1,4 +1,8 @@
-"""The usage in a provider's response, recognised by its shape: nothing of an SDK is imported."""
+"""The usage in a provider's response, recognised by its shape: nothing of an SDK is imported.
+
+Not by `genai_prices.extract_usage`: it has to be told the provider and the API (up to 58 of its extractors accept one
+response, with different counts), reads only the camel-case JSON and no SDK's objects, and is there only with the extra.
+"""
 
 from __future__ import annotations
 

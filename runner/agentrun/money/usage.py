@@ -16,6 +16,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from agentrun.values.text import quoted
+
 TOKEN_FIELDS = (
     "input_tokens",
     "output_tokens",
@@ -65,7 +67,9 @@ class Usage(Struct, omit_defaults=True, kw_only=True):
         self.requests += more.requests
 
     def as_json(self) -> dict[str, float]:
-        """For people's programs: without a cost if none is known."""
+        """For people's programs: without a cost if none is known, and empty if nothing was reported."""
+        if self.cost is None and not self.tokens and not self.requests:
+            return {}
         cost = {"cost": self.cost} if self.cost is not None else {}
         return cost | {
             "input_tokens": self.input_tokens,
@@ -82,7 +86,7 @@ def check_usage(message: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("model", "provider"):
         value = message.get(name)
         if value is not None and not isinstance(value, str):
-            raise ValueError(f"usage: {name} is {_shown(value)}; it is text")
+            raise ValueError(f"usage: {name} is {quoted(value)}; it is text")
         checked[name] = value or None
     for name in TOKEN_FIELDS:
         checked[name] = whole_number(name, message.get(name), 0)
@@ -122,7 +126,7 @@ def whole_number(name: str, value: Any, otherwise: int) -> int:
     if value is None:
         return otherwise
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST:
-        raise ValueError(f"usage: {name} is {_shown(value)}; it is a whole number, 0 or more")
+        raise ValueError(f"usage: {name} is {quoted(value)}; it is a whole number, 0 or more")
     return value
 
 
@@ -130,10 +134,5 @@ def _cost(value: Any) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or not 0 <= value < math.inf:
-        raise ValueError(f"usage: cost is {_shown(value)}; it is US dollars, 0 or more")
+        raise ValueError(f"usage: cost is {quoted(value)}; it is US dollars, 0 or more")
     return round(float(value), COST_DIGITS)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:59] + "…"

@@ -25,18 +25,25 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from agentrun.checkpoint.record import PublishedFile
 from agentrun.errors import UsageError
-from agentrun.system.disk import Disk, check_folder, disk_error, is_temporary, sync_folder, temporary_name
+from agentrun.system.disk import (
+    PIECE_BYTES,
+    Disk,
+    check_folder,
+    disk_errors,
+    is_temporary,
+    sync_folder,
+    temporary_name,
+)
 from agentrun.values.names import folder_name, work_name
+from agentrun.values.text import is_unicode
 
 FILES_MOST, PATH_MOST_BYTES = 1000, 1024
 """Of one item, and of one file's path in `out`: its record names each of them."""
-_PIECE_BYTES = 1 << 20
 _WORK_NAME = re.compile(r"([0-9a-f]{32})(?:-g[1-9][0-9]*)?")
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS)
 
@@ -80,7 +87,7 @@ class ItemFiles:
         found = _Found.within(out)
         if not found.files:
             return []
-        with _telling_of(home):
+        with disk_errors(home):
             self._make_home(home)
             name = folder_name(key)
             new = Path(temporary_name(home, name))
@@ -91,8 +98,7 @@ class ItemFiles:
                 _discard_tree(self._disk, new)
                 raise
         return [
-            PublishedFile(f"{home.name}/{name}/{path}", size, sha256)
-            for path, (size, sha256) in sorted(listed.items())
+            PublishedFile(f"{home.name}/{name}/{path}", size, sha256) for path, (size, sha256) in sorted(listed.items())
         ]
 
     def forget(self, key: str, generation: int) -> None:
@@ -147,7 +153,7 @@ class ItemFiles:
         try:
             os.fchmod(fd, mode)
             digest, size = hashlib.sha256(), 0
-            while piece := os.read(fd, _PIECE_BYTES):
+            while piece := os.read(fd, PIECE_BYTES):
                 digest.update(piece)
                 size += len(piece)
             self._disk.fsync(fd)
@@ -177,7 +183,7 @@ class ItemFiles:
         try:
             writing = self._disk.open(str(target), os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
             try:
-                while piece := os.read(reading, _PIECE_BYTES):
+                while piece := os.read(reading, PIECE_BYTES):
                     self._disk.write(writing, piece)
             finally:
                 self._disk.close(writing)
@@ -211,7 +217,7 @@ class _Found:
             return found
         if not stat.S_ISDIR(kind):
             raise ItemFilesError("out: is not a folder any more (a link is not followed); leave it where it was made")
-        with _telling_of(out):
+        with disk_errors(out):
             found._add(out, "")
         return found
 
@@ -221,7 +227,7 @@ class _Found:
             inner = sorted(entries, key=lambda entry: entry.name)
         for entry in inner:
             name = before + entry.name
-            if not _is_text(name):
+            if not is_unicode(name):
                 raise ItemFilesError(f"out/{name!a}: its name is not UTF-8, so no result can name it; rename it")
             if len(name.encode()) > PATH_MOST_BYTES:
                 raise ItemFilesError(
@@ -249,14 +255,6 @@ def _open_up(folder: Path, name: str) -> None:
         raise ItemFilesError(f"out/{name}: cannot be read (it belongs to another user)")
 
 
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _is_folder(path: Path) -> bool:
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
@@ -279,12 +277,3 @@ def _discard_tree(disk: Disk, path: Path) -> None:
         disk.rmdir(str(path))
     except (OSError, RecursionError):
         pass
-
-
-@contextmanager
-def _telling_of(path: Path) -> Iterator[None]:
-    """An error of the disk, in words."""
-    try:
-        yield
-    except OSError as error:
-        raise disk_error(error.filename or path, error) from error

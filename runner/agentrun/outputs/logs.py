@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from io import FileIO
 from pathlib import Path
 
 from agentrun.checkpoint.checkpoint import Running
-from agentrun.system.disk import check_folder, disk_error
+from agentrun.system.disk import check_folder, disk_errors
 from agentrun.values.names import file_stem
 
 KEPT_BYTES = 1024 * 1024
+END_BYTES = 64 * 1024
 
 
 class ItemLogs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        with _telling_of(folder):
+        with disk_errors(folder):
             try:
                 folder.mkdir(mode=0o700, parents=True)
             except FileExistsError:
@@ -39,11 +39,11 @@ class ItemLogs:
     def slot_path(self, slot: int) -> Path:
         path = self._slot_paths.get(slot)
         if path is None:
-            path = self._slot_paths[slot] = self._folder / f".slot-{slot}.log"
+            path = self._slot_paths[slot] = _slot_path(self._folder, slot)
         return path
 
     def append(self, slot: int, text: str) -> None:
-        with _telling_of(self.slot_path(slot)), _open_append(self.slot_path(slot)) as file:
+        with disk_errors(self.slot_path(slot)), _open_append(self.slot_path(slot)) as file:
             file.write(text.encode("utf-8", "backslashreplace") + b"\n")
 
     def tail(self, slot: int, count: int) -> bytes:
@@ -56,7 +56,7 @@ class ItemLogs:
             return
         path = self._folder / log_name(key)
         self._known.add(path.name)
-        with _telling_of(path):
+        with disk_errors(path):
             with _open_append(path) as file:
                 file.write(f"--- {heading}\n".encode("utf-8", "backslashreplace"))
                 file.write(said if said.endswith(b"\n") else said + b"\n")
@@ -92,13 +92,22 @@ def log_name(key: str) -> str:
     return f"{file_stem(key, digits=12)}.log"
 
 
-@contextmanager
-def _telling_of(path: Path) -> Iterator[None]:
-    """An error of the disk, in words."""
-    try:
-        yield
-    except OSError as error:
-        raise disk_error(path, error) from error
+def log_paths(folder: Path, key: str, slot: int | None) -> list[Path]:
+    """The files with what an item printed: its finished attempts, then the running one in its slot."""
+    return [folder / log_name(key)] + ([_slot_path(folder, slot)] if slot is not None else [])
+
+
+def read_end(paths: Sequence[Path], count: int) -> tuple[Path | None, list[str]]:
+    """The last lines of the last of these files that has any, and which one that is."""
+    for path in reversed(paths):
+        text = _tail(path, END_BYTES).decode("utf-8", "replace")
+        if text:
+            return path, text.rstrip("\n").split("\n")[-count:]
+    return None, []
+
+
+def _slot_path(folder: Path, slot: int) -> Path:
+    return folder / f".slot-{slot}.log"
 
 
 def _open_append(path: Path) -> FileIO:
@@ -111,7 +120,7 @@ def _tail(path: Path, count: int) -> bytes:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - count))
             return file.read(count)
-    except FileNotFoundError:
+    except OSError:
         return b""
 
 

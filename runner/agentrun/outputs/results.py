@@ -18,9 +18,7 @@ from agentrun.checkpoint.summary import Summary, WrittenOutput
 from agentrun.errors import JobError
 from agentrun.outputs.files import files_folder
 from agentrun.store.port import Store
-from agentrun.system.disk import Disk, disk_error, replace_file
-
-_PIECE_BYTES = 1 << 18
+from agentrun.system.disk import PIECE_BYTES, Disk, disk_error, replace_file
 
 
 def result_line(index: int, record: Record) -> bytes:
@@ -52,6 +50,7 @@ def write_results(ledger: Ledger, store: Store, path: Path, disk: Disk) -> Writt
     try:
         replace_file(disk, path, pieces(), mode=0o644)
     except OSError as error:
+        # About the output: the error itself names its temporary file.
         raise disk_error(path, error) from error
     return WrittenOutput(str(path), written, digest.hexdigest())
 
@@ -60,16 +59,14 @@ def _gather(lines: Iterable[bytes]) -> Iterator[bytes]:
     piece = bytearray()
     for line in lines:
         piece += line
-        if len(piece) >= _PIECE_BYTES:
+        if len(piece) >= PIECE_BYTES:
             yield bytes(piece)
             piece.clear()
     if piece:
         yield bytes(piece)
 
 
-def check_output(
-    path: Path, *, ended: Sequence[Summary], overwrite: bool, is_first_launch: bool = False
-) -> None:
+def check_output(path: Path, *, ended: Sequence[Summary], overwrite: bool, is_first_launch: bool = False) -> None:
     """Told before the first item runs, not after the last: can the results be written here, and may they?
 
     Before a run's first launch its files cannot be there: those that are have to be an earlier run's.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 import weakref
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from agentrun.store.port import Store
 from agentrun.system.disk import Disk, replace_file
 
-_TEMPORARY: weakref.WeakKeyDictionary[Store, TemporaryDirectory[str]] = weakref.WeakKeyDictionary()
+_TEMPORARY: weakref.WeakKeyDictionary[Store, Path] = weakref.WeakKeyDictionary()
 
 
 class Workspace:
@@ -25,8 +27,9 @@ class Workspace:
             self.folder = store.folder
             return
         if store not in _TEMPORARY:
-            _TEMPORARY[store] = TemporaryDirectory(prefix="agentrun-", ignore_cleanup_errors=True)
-        self.folder = Path(_TEMPORARY[store].name)
+            _TEMPORARY[store] = made = Path(tempfile.mkdtemp(prefix="agentrun-"))
+            weakref.finalize(store, _remove, made, os.getpid())
+        self.folder = _TEMPORARY[store]
 
     @property
     def logs(self) -> Path:
@@ -38,3 +41,9 @@ class Workspace:
         if not path.exists() and (pieces := self._store.fetch(name)) is not None:
             replace_file(Disk(), path, pieces)
         return path
+
+
+def _remove(folder: Path, made_by: int) -> None:
+    # Not in a child that an agent forked: the folder is still its parent's.
+    if os.getpid() == made_by:
+        shutil.rmtree(folder, ignore_errors=True)

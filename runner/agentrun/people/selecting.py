@@ -44,9 +44,7 @@ class Selection:
 
     @property
     def is_by_rule(self) -> bool:
-        return (
-            self.failed or self.cause is not None or self.agent_version is not None or self.first is not None
-        )
+        return self.failed or self.cause is not None or self.agent_version is not None or self.first is not None
 
 
 def select(known: KnownJob, listing: Listing, selection: Selection) -> Iterator[ItemView]:

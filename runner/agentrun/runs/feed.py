@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from agentrun.checkpoint.ledger import Ledger
+from agentrun.checkpoint.ledger import FAILED, PENDING, Ledger
 from agentrun.errors import ItemsError, SourceChangedError
 from agentrun.item import key_digest
 from agentrun.runs.plan import RepeatedKeys
@@ -13,6 +14,29 @@ from agentrun.runs.units import Work
 
 if TYPE_CHECKING:
     from agentrun.items.port import Source
+    from agentrun.runs.run import Run
+
+
+def feed_run(source: Source, run: Run, busy: Set[int]) -> Iterator[Work]:
+    """Pending items, then those that failed in earlier launches; but none that is busy, nor a suspect of a crash."""
+    states, to_retry, suspects, dead = run.ledger.states, run.to_retry, run.suspects, run.dead
+
+    def is_pending(row: int) -> bool:
+        return states[row] == PENDING and row not in busy and row not in suspects and row not in dead
+
+    def is_to_retry(row: int) -> bool:
+        return row in to_retry and states[row] == FAILED and row not in busy | suspects | dead.keys()
+
+    passes = [feed(source, run.ledger, is_pending)] if run.ledger.counts["pending"] else []
+    if to_retry:
+        passes.append(feed(source, run.ledger, is_to_retry))
+    return chain.from_iterable(passes)
+
+
+def feed_again(source: Source, ledger: Ledger, busy: Set[int], rows: set[int]) -> Iterator[Work]:
+    """The items of `rows`, which became pending again, that still are."""
+    wanted = {row for row in rows if ledger.states[row] == PENDING and row not in busy}
+    return islice(feed(source, ledger, wanted.__contains__), len(wanted))
 
 
 def feed(source: Source, ledger: Ledger, is_wanted: Callable[[int], bool]) -> Iterator[Work]:

@@ -13,9 +13,10 @@ from typing import Protocol
 from msgspec import structs
 
 from agentrun.agents.failure import Failure
+from agentrun.agents.messages import Answer
 from agentrun.checkpoint.ledger import DONE, NO_REF, SKIPPED, STATE_NAMES, WAITING, Ledger
 from agentrun.checkpoint.message import ABSENT, AnswerMessage, AnyMessage, EditMessage, RedoMessage, SkipMessage
-from agentrun.checkpoint.record import Edited, GivenAnswer, Question, Record
+from agentrun.checkpoint.record import Edited, Question, Record
 from agentrun.item import key_digest
 from agentrun.runs.run import Run
 from agentrun.store.port import Posted
@@ -161,7 +162,7 @@ def _answer(run: Run, row: int, message: AnswerMessage, record: Record | None) -
     asked, given = record.question if isinstance(record.question, Question) else Question(), message.answer
     answer = run.new_record("answer", row, message.key)
     answer.question, answer.asked, answer.id = message.question, asked.text, message.id
-    answer.answer = GivenAnswer(
+    answer.answer = Answer(
         yes=given.yes, text=given.text, by=message.by, at=message.at, details={**asked.details, **given.details}
     )
     return (answer,)

@@ -26,6 +26,7 @@ from agentrun.runs.plan import EXAMPLES, Plan, bucket_of, is_tried_again, list_i
 from agentrun.runs.run import Run
 from agentrun.store.port import Posted
 from agentrun.system.process import boot_id
+from agentrun.values.text import quoted
 
 
 def recover(
@@ -160,8 +161,8 @@ def check_same_job(job: Job, found: Checkpoint) -> None:
     for name in ("items", "key", "agent", "command", "params"):
         if was.get(name) != now.get(name):
             raise PlanError(
-                f"{job.name}: an unfinished run of this name has {name} = {_short(was.get(name))}, "
-                f"but this one has {_short(now.get(name))}; give this one a name of its own with --name, "
+                f"{job.name}: an unfinished run of this name has {name} = {quoted(was.get(name))}, "
+                f"but this one has {quoted(now.get(name))}; give this one a name of its own with --name, "
                 f"or start over with --fresh"
             )
 
@@ -180,11 +181,6 @@ def check_same_place(job: Job, folder: Path, found: Checkpoint) -> None:
             f"{job.name}: an unfinished run of this name belongs to {was}, but this job is in {now}; "
             f"give this one a name of its own with --name, or start over with --fresh"
         )
-
-
-def _short(value: object) -> str:
-    text = repr(value) if value is not None else "none"
-    return text if len(text) <= 80 else text[:77] + "…"
 
 
 def check_plan(plan: Plan, source: Source, *, accepted: int, allow_gone: bool) -> None:

@@ -15,6 +15,7 @@ from agentrun.checkpoint.ledger import DONE, FAILED, NO_REF, WAITING, Ledger
 from agentrun.checkpoint.record import BESIDE, Kind, Record
 from agentrun.job.job import Job
 from agentrun.money.budget import Purse
+from agentrun.money.usage import Usage
 from agentrun.runs.plan import Plan, is_tried_again
 from agentrun.runs.units import Ended, Unit, Work
 from agentrun.values.clock import now_seconds, now_text
@@ -101,14 +102,14 @@ class Run:
 
     # ---- records
 
-    def record(self, work: Work, ended: Ended) -> Record:
-        """The record of an item that ended in this launch."""
+    def record(self, work: Work, ended: Ended, usage: Usage | None) -> Record:
+        """The record of an item that ended in this launch, having used this."""
         assert ended.kind != "back"
         first, last = ended.tries[0], ended.tries[-1]
         record = self.new_record(ended.kind, work.row, work.item.key, at=first.at, seconds=last.seconds)
         if len(ended.tries) > 1 or ended.kind != "done":
             record.tries = ended.tries[-TRIES_KEPT:]
-        record.usage = self.purse.spent(work.row)
+        record.usage = usage
         record.question, record.files, record.warning = ended.question, ended.files, ended.warning
         record.error = ended.failure
         if ended.kind == "failed":

@@ -64,6 +64,9 @@ class MemoryStore(Store):
     def _newest(self) -> str:
         return self._ended[0].run_id if self._ended else ""
 
+    def holder(self) -> Holder | None:
+        return self._holder
+
     def load(self, *, accept_edits: bool = False) -> Loaded:
         if self._checkpoint is None:
             self._records, self._first_seq = [], 0

@@ -1,7 +1,7 @@
 """The store port: the durable home of one job's runs.
 
-Four nouns: the `Store` of the runner that works on a job, its `Lease`, the `Reader` for everyone who only looks, and the
-`Catalogue` of the jobs in one place.
+Four nouns: the `Store` of the runner that works on a job, its `Lease`, the `Reader` for everyone who only looks, and
+the `Catalogue` of the jobs in one place.
 """
 
 from __future__ import annotations
@@ -165,6 +165,11 @@ class Store(ABC):
     def reader(self, *, accept_edits: bool = False) -> Reader:
         """A look at the job as it is now. CheckpointError if its state cannot be read."""
 
+    def holder(self) -> Holder | None:
+        """Who is at work on the job right now, even if its state cannot be read."""
+        with self.reader() as reader:
+            return reader.holder()
+
     @abstractmethod
     def load(self, *, accept_edits: bool = False) -> Loaded:
         """Find the run to resume, changing nothing."""
@@ -288,7 +293,8 @@ class Catalogue(ABC):
     def kept_flags(self, name: str) -> dict[str, Any]:
         """The flags kept with the job's unfinished run. What cannot be read is for the launch to report."""
         try:
-            with self.store(name).reader() as reader:
+            # Edits too: a launch that accepts them keeps these flags, and one that does not stops by itself.
+            with self.store(name).reader(accept_edits=True) as reader:
                 return reader.checkpoint.context.kept if reader.checkpoint is not None else {}
         except AgentrunError:
             return {}

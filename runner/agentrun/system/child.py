@@ -1,4 +1,4 @@
-"""A child process in a session of its own: known to the guardian, awaited, and ended with its tree."""
+"""A child process in a session of its own: known to the guardian, awaited, and killed with everything it started."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ import subprocess
 import threading
 from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from agentrun.system.guardian import ATTEMPT_VARIABLE, Guardian, birth, end_tree, join_marker
 
+DEATH_SECONDS = 2.0
+"""How long a child whose connection ended is given to exit, so that its exit code can be told."""
 _T = TypeVar("_T")
 
 
 class Child:
+    """A running child process."""
+
     def __init__(
         self,
         argv: Sequence[str],
@@ -31,12 +35,12 @@ class Child:
         pass_fds: Sequence[int] = (),
         executable: str | None = None,
     ) -> None:
-        """Raises what Popen raises: OSError, or ValueError for what cannot be an argument."""
+        """Start it. Raises what Popen raises: OSError, or ValueError for what cannot be an argument."""
         self._loop = asyncio.get_running_loop()
         self._guardian = guardian
         self._mark = (ATTEMPT_VARIABLE, secrets.token_hex(8))
         self.exit: asyncio.Future[int | None] = self._loop.create_future()
-        """Its exit code, minus the signal's number if one killed it; None if another took the status."""
+        """Its exit code, or minus the number of the signal that killed it; None if the status was lost."""
         self._process = subprocess.Popen(
             argv,
             executable=executable,
@@ -62,7 +66,7 @@ class Child:
     def is_alive(self) -> bool:
         if self.exit.done():
             return False
-        # Ended, perhaps, and the loop not told yet.
+        # It may have exited without the loop knowing yet.
         try:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
         except ChildProcessError:
@@ -70,18 +74,18 @@ class Child:
 
     @property
     def attempt_id(self) -> str:
-        """The last of those in its environment's AGENTRUN_ATTEMPT_ID."""
+        """The last of the ids in its environment's AGENTRUN_ATTEMPT_ID."""
         return self._mark[1]
 
     async def exited(self) -> int | None:
         return await asyncio.shield(self.exit)
 
-    async def end(self) -> int | None:
-        """Kill it with all that came of it, and return when they are gone, even if cancelled meanwhile."""
-        return await uncancelled(self._end())
+    async def kill(self) -> int | None:
+        """Kill it with everything it started; return its exit code when all are gone, even if cancelled meanwhile."""
+        return await uncancelled(self._kill())
 
-    async def _end(self) -> int | None:
-        # Also when it has exited already: what it started may live on. Its number may be another's once it is reaped.
+    async def _kill(self) -> int | None:
+        # Even if it has exited: what it started may live on. Once it is reaped, its pid may be another process's.
         born = -1 if self.exit.done() else birth(self.pid)
         await self._loop.run_in_executor(None, end_tree, self.pid, self._mark, born)
         return await asyncio.shield(self.exit)
@@ -102,11 +106,11 @@ class Child:
             pass
 
     def _reap(self) -> None:
-        # Before reaping: from then on the number may be another's.
+        # Before reaping: from then on the pid may be another process's.
         if self._guardian is not None:
             self._guardian.ended(self.pid)
         try:
-            # Not Popen.wait: where the status was taken by another (or SIGCHLD is ignored) it says 0.
+            # Not Popen.wait: it returns 0 if the status was lost (another waited for it, or SIGCHLD is ignored).
             code: int | None = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         except ChildProcessError:
             code = None
@@ -126,15 +130,15 @@ def describe_exit(code: int | None) -> str:
         return f"signal {-code}"
 
 
-def await_children() -> None:
-    """Where the runner was started with SIGCHLD ignored, exit codes would be lost."""
+def keep_exit_codes() -> None:
+    """Undo an inherited "ignore SIGCHLD", with which the exit codes of children would be lost."""
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 async def uncancelled(awaitable: Awaitable[_T]) -> _T:
-    """Await to the end, whatever cancels the caller; the cancellation is raised after it."""
+    """Await to the end even if the caller is cancelled; the cancellation is raised afterwards."""
     task = asyncio.ensure_future(awaitable)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -147,40 +151,60 @@ async def uncancelled(awaitable: Awaitable[_T]) -> _T:
     return task.result()
 
 
-class Peer(asyncio.Protocol):
-    """The runner's end. What is said, and how, is for those who make one of this."""
+class ConnectedChild(asyncio.Protocol):
+    """The runner's hold on a long-lived child: its process, and the connection over which it gets its attempts.
+
+    Subclasses say how messages are written and read.
+    """
 
     def __init__(self, child: Child) -> None:
         self.child = child
         self.is_spent = False
-        """It must not be given another item."""
+        """Whether it must not get another item."""
         self._data = bytearray()
-        self._ended = False
+        self._at_end = False
         self._waiting: asyncio.Future[None] | None = None
         self._watching = asyncio.ensure_future(self._watch())
 
-    async def end(self) -> None:
-        """End it with its whole tree."""
+    async def kill(self) -> None:
+        """Kill it with everything it started, and close the connection."""
         self.is_spent = True
         try:
-            await self.child.end()
+            await self.child.kill()
         finally:
             self._watching.cancel()
-            self._hang_up()
+            self._disconnect()
 
-    def _hang_up(self) -> None:
+    def close_input(self) -> None:
+        """Ask it to exit."""
+        raise NotImplementedError
+
+    async def leave(self, *, seconds: float) -> None:
+        """Wait until it exits by itself, and kill what is left of it, at the latest after `seconds`."""
+        await self.exit_code_within(seconds)
+        await self.kill()
+
+    async def exit_code_within(self, seconds: float) -> int | Literal["alive"] | None:
+        """Its exit code (None if the status was lost), or "alive" if it has not exited after `seconds`."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self.child.exited()
+        except TimeoutError:
+            return "alive"
+
+    def _disconnect(self) -> None:
         raise NotImplementedError
 
     async def _more(self) -> None:
-        """Return when something has come; EOFError when nothing will."""
-        if self._ended:
+        """Return when more data has arrived; EOFError if none will."""
+        if self._at_end:
             raise EOFError
         self._waiting = asyncio.get_running_loop().create_future()
         await self._waiting
 
     async def _watch(self) -> None:
         await self.child.exited()
-        # What it sent last may still be on its way; what it started may keep the connection open for ever.
+        # Its last message may still be on its way; and a process it started may keep the connection open for ever.
         await asyncio.sleep(0.05)
         self._end_input()
 
@@ -188,7 +212,7 @@ class Peer(asyncio.Protocol):
         self._end_input()
 
     def _end_input(self) -> None:
-        self._ended = True
+        self._at_end = True
         self._wake()
 
     def _wake(self) -> None:

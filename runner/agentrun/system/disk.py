@@ -12,12 +12,15 @@ import re
 import secrets
 import signal
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 
 from agentrun.errors import DiskError, UsageError
 
+PIECE_BYTES = 1 << 20
+"""How much of a file is read, or gathered to be written, at a time."""
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{12}\.tmp", re.DOTALL)
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "f2fs", "tmpfs", "overlay"})
@@ -200,3 +203,12 @@ def disk_error(where: Path | str, error: OSError) -> DiskError:
     else:
         what = f"{os.strerror(error.errno or 0)}; check the disk"
     return DiskError(f"{where}: {what}, then run the same command again: nothing finished is lost", errno=error.errno)
+
+
+@contextmanager
+def disk_errors(path: Path | str) -> Iterator[None]:
+    """Raise an OSError of the block as a DiskError: about the file it names, or about `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise disk_error(error.filename or path, error) from error

@@ -6,9 +6,6 @@ import secrets
 import time
 from datetime import UTC, datetime
 
-_last: tuple[int, str] = (0, "1970-01-01T00:00:00")
-"""The second that was told last: every checkpoint has its time, and most have it of the same second."""
-
 
 def now_seconds() -> float:
     """Since 1970, to the millisecond."""
@@ -17,14 +14,7 @@ def now_seconds() -> float:
 
 def now_text() -> str:
     """UTC, to the millisecond: 2026-05-04T22:03:11.042Z"""
-    global _last
-    milliseconds = time.time_ns() // 1_000_000
-    second, rest = divmod(milliseconds, 1000)
-    last, text = _last
-    if last != second:
-        text = f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}"
-        _last = (second, text)
-    return f"{text}.{rest:03}Z"
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def new_run_id() -> str:

@@ -6,17 +6,18 @@ import json
 import math
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
-if TYPE_CHECKING:
-    pass
+from agentrun.values.text import is_unicode
+
+DEPTH_LIMIT = 200
+_INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 
 
 def parse_value(text: str) -> Any:
     """A value that a person wrote as JSON, held as it is: what a record could not keep raises ValueError."""
-    from agentrun.values.json import find_fault
 
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is not JSON; write null or text")
@@ -34,13 +35,7 @@ def parse_value(text: str) -> Any:
 
 def is_same(one: Any, other: Any) -> bool:
     """As JSON: 1, 1.0 and true differ."""
-    from agentrun.values.json import encode
-
     return encode(one) == encode(other)
-
-
-DEPTH_LIMIT = 200
-_INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 
 
 class NotJson(ValueError):
@@ -91,7 +86,7 @@ def find_fault(value: Any, name: str) -> NotJson | None:
         if part is None or isinstance(part, bool):
             continue
         if isinstance(part, str):
-            if not _is_unicode(part):
+            if not is_unicode(part):
                 return NotJson(path, "holds a lone surrogate; encode it with errors='replace' first")
         elif isinstance(part, int):
             if not _INT_MIN <= part <= _INT_MAX:
@@ -103,7 +98,7 @@ def find_fault(value: Any, name: str) -> NotJson | None:
             for key, inner in reversed(part.items()):
                 if not isinstance(key, str):
                     return NotJson(path, f"has the key {key!r}; JSON keys are text")
-                if not _is_unicode(key):
+                if not is_unicode(key):
                     return NotJson(path, "has a key with a lone surrogate")
                 todo.append((inner, f"{path}.{key}", depth + 1))
         elif isinstance(part, list | tuple):
@@ -125,11 +120,3 @@ def _unfolded(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     return _default(value) if callable(getattr(value, "model_dump", None)) else None
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -15,10 +15,9 @@ class Ranges:
         self._first_of: dict[int, int] = {}
         self._listed: list[list[int]] | None = []
 
-    def add(self, index: int) -> None:
-        self.add_range(index, index)
-
-    def add_range(self, first: int, last: int) -> None:
+    def add(self, first: int, last: int | None = None) -> None:
+        """Add one position, or all from `first` to `last`."""
+        last = first if last is None else last
         before = self._first_of.pop(first - 1, None)
         if before is not None:
             del self._last_of[before]
@@ -27,24 +26,21 @@ class Ranges:
         if after is not None:
             del self._first_of[after]
             last = after
-        self._insert(first, last)
+        self._listed = None
+        self._last_of[first] = last
+        self._first_of[last] = first
+        if len(self._last_of) > NEWEST:
+            self._remove(next(iter(self._last_of)))
 
     def discard(self, index: int) -> None:
         for first, last in self._last_of.items():
             if first <= index <= last:
                 self._remove(first)
                 if first < index:
-                    self._insert(first, index - 1)
+                    self.add(first, index - 1)
                 if index < last:
-                    self._insert(index + 1, last)
+                    self.add(index + 1, last)
                 return
-
-    def _insert(self, first: int, last: int) -> None:
-        self._listed = None
-        self._last_of[first] = last
-        self._first_of[last] = first
-        if len(self._last_of) > NEWEST:
-            self._remove(next(iter(self._last_of)))
 
     def _remove(self, first: int) -> None:
         self._listed = None

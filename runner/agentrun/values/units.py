@@ -6,11 +6,12 @@ Each parser raises ValueError with the rest of a sentence, such as `is "2 parsec
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from agentrun.values.text import quoted
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -27,22 +28,13 @@ _RATE = re.compile(r"(\d+)\s*/\s*(?:(s|sec|second)|(m|min|minute)|(h|hour))", re
 _LONGEST_SECONDS = 10 * 365 * 86400.0
 
 
-def shown(value: Any) -> str:
-    """A value as an error message quotes it: as JSON, and not at length."""
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        text = str(value)
-    return text if len(text) <= 80 else text[:77] + "…"
-
-
 def parse_duration(value: Any) -> float:
     """Seconds, from text such as "1h30m" or "500ms", or from a number of seconds."""
     seconds = _duration_seconds(value)
     if seconds is None or not math.isfinite(seconds) or seconds < 0:
-        raise ValueError(f'is {shown(value)}; write a duration such as "90s", "2m" or "1h30m"')
+        raise ValueError(f'is {quoted(value)}; write a duration such as "90s", "2m" or "1h30m"')
     if seconds > _LONGEST_SECONDS:
-        raise ValueError(f"is {shown(value)}; write a duration of at most ten years")
+        raise ValueError(f"is {quoted(value)}; write a duration of at most ten years")
     return seconds
 
 
@@ -109,7 +101,7 @@ def parse_allowance(value: Any) -> Allowance:
 
             if (percent := Fraction(number)) <= 100:
                 return Allowance(percent=percent)
-    raise ValueError(f'is {shown(value)}; write a number of items such as 2, or a share of all such as "5%"')
+    raise ValueError(f'is {quoted(value)}; write a number of items such as 2, or a share of all such as "5%"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,5 +115,5 @@ class Rate:
 def parse_rate(value: Any) -> Rate:
     match = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None or int(match[1]) < 1:
-        raise ValueError(f'is {shown(value)}; write a rate such as "60/min", "5/s" or "1000/h"')
+        raise ValueError(f'is {quoted(value)}; write a rate such as "60/min", "5/s" or "1000/h"')
     return Rate(int(match[1]), 1.0 if match[2] else 60.0 if match[3] else 3600.0)

@@ -6,16 +6,17 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentrun.errors import AgentrunError
-from agentrun.job import home, opening
-from agentrun.job.file import FILE_NAME, default_name
+from agentrun.job import home
 from agentrun.job.home import Found
-from agentrun.job.job import Job
-from agentrun.job.opening import FLAGS_LABEL, OpenJob
 from agentrun.store.folder.catalogue import FolderCatalogue
 from agentrun.store.port import Catalogue, Store
+
+if TYPE_CHECKING:
+    from agentrun.job.job import Job
+    from agentrun.job.opening import OpenJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +64,15 @@ def open_job(
     state_dir: str | None = None,
     environ: Mapping[str, str] | None = None,
     fresh: bool = False,
-    label: str = FLAGS_LABEL,
+    label: str = "command line",
 ) -> OpenJob:
-    """The job that `ref` means, built from its file, what its unfinished run has kept, and the flags."""
+    """The job that `ref` means, built from its file, what its unfinished run has kept, and the flags.
+
+    Messages call the flags `label`.
+    """
+    # Imported here: `agentrun status` opens no job.
+    from agentrun.job import opening
+
     return opening.open_job(
         ref,
         open_place=FolderCatalogue,
@@ -84,9 +91,16 @@ def store_of(opened: OpenJob) -> Store:
     return FolderCatalogue(opened.root).store(opened.job.name)
 
 
-def open_known(
-    ref: str, cwd: Path, state_dir: str | None = None, environ: Mapping[str, str] | None = None
-) -> KnownJob:
+def locate(ref: str, cwd: Path, state_dir: str | None = None, environ: Mapping[str, str] | None = None) -> KnownJob:
+    """The name and the store of the job that `ref` means. A known job is not opened; one that never ran is fine."""
+    found = find_job(ref, cwd, state_dir, environ)
+    if found.root is not None:
+        return KnownJob(found.name, FolderCatalogue(found.root).store(found.name))
+    opened = open_job(ref, found=found, cwd=cwd, state_dir=state_dir, environ=environ)
+    return KnownJob(opened.job.name, store_of(opened), opened.job)
+
+
+def open_known(ref: str, cwd: Path, state_dir: str | None = None, environ: Mapping[str, str] | None = None) -> KnownJob:
     """The job that `ref` means, to look at; from its records alone if its description cannot be read."""
     try:
         opened = open_job(ref, cwd=cwd, state_dir=state_dir, environ=environ)
@@ -103,6 +117,8 @@ def _by_records(
     ref: str, cwd: Path, state_dir: str | None, environ: Mapping[str, str] | None
 ) -> tuple[str, Store] | None:
     """A job whose own description cannot be read."""
+    from agentrun.job.file import FILE_NAME, default_name
+
     near = catalogue_near(cwd, state_dir, environ)
     if ref in near.names():
         return ref, near.store(ref)

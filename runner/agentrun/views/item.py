@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agentrun.agents.failure import Failure
-from agentrun.checkpoint.record import Edited, GivenAnswer, PublishedFile, Question, Record, Try
+from agentrun.agents.messages import Answer
+from agentrun.checkpoint.record import Edited, PublishedFile, Record
+from agentrun.checkpoint.record import Question as Question
+from agentrun.checkpoint.record import Try as Try
 from agentrun.money.usage import Usage
 
 State = Literal["done", "failed", "skipped", "waiting", "running", "pending"]
@@ -131,7 +134,7 @@ class StepView:
     output: Any = None
     question: int = 0
     """The number of the question that was answered."""
-    answer: GivenAnswer | None = None
+    answer: Answer | None = None
 
     @classmethod
     def of(cls, record: Record) -> StepView:

@@ -10,10 +10,12 @@ from typing import Any, Literal
 from msgspec import to_builtins
 
 from agentrun.checkpoint.checkpoint import Checkpoint, Running
-from agentrun.checkpoint.summary import Summary
+from agentrun.checkpoint.summary import OpenQuestion as OpenQuestion
+from agentrun.checkpoint.summary import Summary as Summary
 from agentrun.errors import CheckpointError
 from agentrun.money.budget import Totals
-from agentrun.store.port import Catalogue, Holder, Reader, Store
+from agentrun.store.port import Catalogue, Reader, Store
+from agentrun.store.port import Holder as Holder
 from agentrun.values.clock import age_seconds
 
 Status = Literal["running", "interrupted", "waiting", "failed", "finished", "damaged", "new"]

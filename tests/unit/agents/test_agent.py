@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from agentrun.agents.agent import Agent, agent_from_function, load_agent
-from agentrun.agents.loading import LoadedEnough, load_in_worker, loading_in_worker
+from agentrun.agents.loading import AgentReference, LoadedEnough, loading_in_worker
 from agentrun.errors import AgentError
 from agentrun.job.job import ItemsSpec, Job
 
@@ -237,7 +237,16 @@ def test_in_a_worker_a_script_is_loaded_up_to_where_it_starts_the_run(
         """,
         "script.py",
     )
-    function = load_in_worker("script.py:triage", tmp_path, as_main=True)
+    reference = AgentReference(
+        base=str(tmp_path),
+        reference="script.py:triage",
+        is_main=True,
+        is_class=False,
+        wants_ctx=False,
+        carries=False,
+        sys_path=(),
+    )
+    function = reference.load()
     assert function(None) == "__agentrun_main__"
     assert sys.modules["__agentrun_main__"].triage is function
     assert sys.modules["__main__"].triage is function

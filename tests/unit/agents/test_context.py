@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
@@ -11,55 +12,72 @@ from uuid import UUID, uuid5
 import pytest
 
 from agentrun.agents.attempt import Attempt
-from agentrun.agents.context import CARRY_LIMIT_BYTES, NAMESPACE, Answer, Context, idempotency_key
+from agentrun.agents.context import CARRY_LIMIT_BYTES, NAMESPACE, Context, idempotency_key
+from agentrun.agents.messages import (
+    Answer,
+    Answered,
+    Ask,
+    Carry,
+    KnownStep,
+    Message,
+    Park,
+    Progress,
+    Received,
+    Refused,
+    Reply,
+    StepGet,
+    StepPut,
+    Used,
+)
 from agentrun.errors import Parked
 from agentrun.item import Item
 from agentrun.values.json import NotJson
 
 
 class Recorder:
-    """The runner's side, for one attempt: what is put is found again."""
+    """An agent end with a runner behind it: a step that is put is found again."""
 
     awaits = False
 
     def __init__(self) -> None:
         self.logged = ""
-        self.told: list[dict[str, Any]] = []
+        self.sent: list[Message] = []
         self.steps: dict[str, str] = {}
-        self.answer: dict[str, Any] | None = None
+        self.answer: Answer | None = None
         self.error = ""
 
     def log(self, text: str) -> None:
         self.logged += text
 
-    def tell(self, message: dict[str, Any]) -> None:
-        self.told.append(message)
+    def send(self, message: Message) -> None:
+        self.sent.append(message)
 
-    def call(self, message: dict[str, Any]) -> Any:
-        return self.say(message)
+    def call(self, message: Message) -> Any:
+        return self.reply(message)
 
-    def say(self, message: dict[str, Any]) -> dict[str, Any]:
-        self.told.append(message)
+    def reply(self, message: Message) -> Reply:
+        self.sent.append(message)
         if self.error:
-            return {"error": self.error}
-        if message["type"] == "step_get":
-            found = self.steps.get(message["name"])
-            return {"n": 0, "found": False} if found is None else {"n": 0, "found": True, "output": found}
-        if message["type"] == "step_put":
-            self.steps[message["name"]] = message["output"]
-        if message["type"] == "ask":
-            return {"answer": self.answer} if self.answer else {"park": True}
-        return {}
+            return Refused(self.error)
+        match message:
+            case StepGet(name):
+                found = self.steps.get(name)
+                return KnownStep(0, found is not None, found)
+            case StepPut(name, _, output):
+                self.steps[name] = output
+            case Ask():
+                return Park() if self.answer is None else Answered(self.answer)
+        return Received()
 
 
 class AsyncRecorder(Recorder):
     awaits = True
 
-    async def call(self, message: dict[str, Any]) -> Any:
-        return self.say(message)
+    async def call(self, message: Message) -> Any:
+        return self.reply(message)
 
 
-def context(link: Recorder | None = None, *, carry: Any = None, carries: bool = True, **changes: Any) -> Context:
+def context(end: Recorder | None = None, *, carry: Any = None, carries: bool = True, **changes: Any) -> Context:
     values: dict[str, Any] = {
         "item": Item(0, "a.txt"),
         "generation": 0,
@@ -71,7 +89,7 @@ def context(link: Recorder | None = None, *, carry: Any = None, carries: bool = 
         "timeout_seconds": None,
         "log_path": Path("/nowhere"),
     }
-    return Context(Attempt(**{**values, **changes}), link or Recorder(), carries=carries)
+    return Context(Attempt(**{**values, **changes}), end or Recorder(), carries=carries)
 
 
 @pytest.mark.parametrize("key", ["a", "item 1", 'of "quotes", \\ and \n', "ü 𝄞", "\ud800"])
@@ -108,12 +126,12 @@ def test_it_tells_of_its_attempt() -> None:
 
 
 def test_log_and_progress_go_to_the_runner_until_the_attempt_is_over() -> None:
-    link = Recorder()
-    ctx = context(link)
+    end = Recorder()
+    ctx = context(end)
     ctx.log("read", 3, "pages")
     ctx.progress("summarising")
-    assert link.logged == "read 3 pages\n"
-    assert link.told == [{"type": "progress", "text": "summarising"}]
+    assert end.logged == "read 3 pages\n"
+    assert end.sent == [Progress("summarising")]
     ctx.close()
     with pytest.raises(RuntimeError, match="is over"):
         ctx.log("late")
@@ -125,9 +143,9 @@ def test_the_carry_is_sent_only_if_it_was_changed() -> None:
     assert ctx.carry["seen"] == [1]
     assert ctx.carry_message() is None
     ctx.carry["seen"].append(2)
-    assert ctx.carry_message() == {"type": "carry", "value": {"seen": [1, 2]}}
+    assert ctx.carry_message() == Carry({"seen": [1, 2]})
     ctx.carry = None
-    assert ctx.carry_message() == {"type": "carry", "value": None}
+    assert ctx.carry_message() == Carry(None)
 
 
 def test_what_a_failed_attempt_did_to_the_carry_is_not_seen_by_the_next() -> None:
@@ -159,20 +177,20 @@ def test_the_carry_needs_a_job_that_carries() -> None:
 
 
 def test_a_step_is_called_once_and_gives_the_same_the_first_time_as_ever_after() -> None:
-    link, calls = Recorder(), []
+    end, calls = Recorder(), []
 
     def search(text: str, *, most: int) -> Any:
         calls.append(text)
         return {"hits": (text, most)}
 
-    first = context(link).step("search", search, "a", most=3)
-    again = context(link).step("search", search, "a", most=3)
+    first = context(end).step("search", search, "a", most=3)
+    again = context(end).step("search", search, "a", most=3)
     assert first == again == {"hits": ["a", 3]}
     assert calls == ["a"]
 
 
 def test_an_async_agent_awaits_its_steps_of_plain_and_async_functions() -> None:
-    link, calls = AsyncRecorder(), []
+    end, calls = AsyncRecorder(), []
 
     async def fetch(n: int) -> int:
         calls.append(n)
@@ -181,15 +199,15 @@ def test_an_async_agent_awaits_its_steps_of_plain_and_async_functions() -> None:
     async def agent(ctx: Context) -> list[Any]:
         return [await ctx.step("fetch", fetch, 1), await ctx.step("sum", sum, (1, 2))]
 
-    assert asyncio.run(agent(context(link))) == asyncio.run(agent(context(link))) == [2, 3]
+    assert asyncio.run(agent(context(end))) == asyncio.run(agent(context(end))) == [2, 3]
     assert calls == [1]
 
 
 def test_a_step_result_that_json_cannot_hold_is_an_error_that_names_the_step() -> None:
-    link = Recorder()
+    end = Recorder()
     with pytest.raises(NotJson, match=r"step 'search'.*object"):
-        context(link).step("search", lambda: object())
-    assert not link.steps
+        context(end).step("search", lambda: object())
+    assert not end.steps
 
 
 def test_an_async_function_in_a_sync_agent_is_refused_with_what_would_do() -> None:
@@ -200,17 +218,26 @@ def test_an_async_function_in_a_sync_agent_is_refused_with_what_would_do() -> No
 
 
 def test_what_the_runner_refuses_is_raised() -> None:
-    link = Recorder()
-    link.error = "a step's name is ''"
-    with pytest.raises(RuntimeError, match="a step's name"):
-        context(link).step("", int)
+    end = Recorder()
+    end.error = "the item has too many steps"
+    with pytest.raises(RuntimeError, match="too many steps"):
+        context(end).step("search", int)
+
+
+def test_a_message_that_makes_no_sense_is_refused_where_it_is_made() -> None:
+    end = Recorder()
+    with pytest.raises(ValueError, match="a step's name is ''"):
+        context(end).step("", int)
+    with pytest.raises(ValueError, match="not blank"):
+        context(end).ask("  ")
+    assert end.sent == []
 
 
 # ---- people
 
 
 def test_a_question_without_an_answer_parks_past_except_exception() -> None:
-    link = Recorder()
+    end = Recorder()
 
     def agent(ctx: Context) -> Any:
         try:
@@ -219,25 +246,25 @@ def test_a_question_without_an_answer_parks_past_except_exception() -> None:
             return "swallowed"
 
     with pytest.raises(Parked):
-        agent(context(link))
-    assert link.told == [{"type": "ask", "question": "Send it?", "details": {"draft": "a"}}]
+        agent(context(end))
+    assert end.sent == [Ask("Send it?", {"draft": "a"})]
 
 
 def test_an_answer_is_true_if_approved_and_has_the_details_as_edited() -> None:
-    link = Recorder()
-    said = {"yes": True, "text": "fine", "by": "ada", "at": "2026-11-01T10:00:00Z", "details": {"draft": "b"}}
-    link.answer = said
-    answer = context(link).ask("Send it?", draft="a")
+    end = Recorder()
+    given = Answer(True, "fine", "ada", "2026-11-01T10:00:00Z", {"draft": "b"})
+    end.answer = given
+    answer = context(end).ask("Send it?", draft="a")
     assert isinstance(answer, Answer) and answer
     assert (answer.text, answer.by, answer.at, answer["draft"]) == ("fine", "ada", "2026-11-01T10:00:00Z", "b")
-    link.answer = {**said, "yes": False}
-    assert not context(link).ask("Send it?", draft="a")
+    end.answer = replace(given, yes=False)
+    assert not context(end).ask("Send it?", draft="a")
 
     async def agent(ctx: Context) -> Any:
         return await ctx.ask("Send it?", question="a detail may have any name")
 
     waiting = AsyncRecorder()
-    waiting.answer = said
+    waiting.answer = given
     assert asyncio.run(agent(context(waiting)))["draft"] == "b"
 
 
@@ -245,21 +272,21 @@ def test_an_answer_is_true_if_approved_and_has_the_details_as_edited() -> None:
 
 
 def test_usage_is_told_at_once_and_may_be_awaited_or_not() -> None:
-    link = AsyncRecorder()
+    end = AsyncRecorder()
 
     async def agent(ctx: Context) -> None:
         ctx.usage(cost=0.25)
         await ctx.usage(model="m", input_tokens=3, output_tokens=4)
         ctx.usage({"model": "gpt-x", "usage": {"prompt_tokens": 5, "completion_tokens": 6}}, cost=1)
 
-    asyncio.run(agent(context(link)))
-    assert [(one["cost"], one["input_tokens"], one["model"]) for one in link.told] == [
-        (0.25, 0, None),
-        (None, 3, "m"),
-        (1.0, 5, "gpt-x"),
-    ]
+    asyncio.run(agent(context(end)))
+    first, second, third = end.sent
+    assert first == Used(cost=0.25)
+    assert second == Used(model="m", input_tokens=3, output_tokens=4)
+    assert isinstance(third, Used)
+    assert (third.cost, third.input_tokens, third.model) == (1.0, 5, "gpt-x")
     with pytest.raises(ValueError, match="cost"):
-        context(link).usage(cost=-1)
+        context(end).usage(cost=-1)
 
 
 def test_an_items_folders_are_made_when_they_are_asked_for(tmp_path: Path) -> None:

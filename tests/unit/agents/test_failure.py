@@ -110,6 +110,22 @@ def test_a_failure_is_the_same_after_json() -> None:
     assert Failure.from_json(failure.as_json()) == failure
 
 
+def test_only_the_fields_that_say_something_are_written() -> None:
+    assert Failure("lost", "").as_json() == {"origin": "lost"}
+    full = Failure("exception", "m", ("a.B",), "t", 429, "c", 2.0, 1, "2026-01-01")
+    assert list(full.as_json()) == [
+        *("origin", "message", "types", "traceback", "status", "code"),
+        *("retry_after_seconds", "exit_code", "resume_at"),
+    ]
+
+
+def test_records_of_other_versions_load() -> None:
+    assert Failure.from_json({"origin": "lost"}) == Failure("lost", "")
+    assert Failure.from_json({"origin": "person", "message": "skipped by ada"}).cause == "skipped by ada"
+    found = Failure.from_json({"origin": "program", "message": "m", "retry_after_seconds": 2, "of a later version": 1})
+    assert found == Failure("program", "m", retry_after_seconds=2.0)
+
+
 def test_the_cause_is_one_line_for_people() -> None:
     assert failure_from(KeyError("id")).cause == "KeyError: 'id'"
     assert failure_from(ValueError()).cause == "ValueError"

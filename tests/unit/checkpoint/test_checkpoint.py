@@ -7,17 +7,28 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Raw
 
-from agentrun.checkpoint.checkpoint import VERSION, Checkpoint, decode_checkpoint, encode_checkpoint
+from agentrun.checkpoint.checkpoint import (
+    VERSION,
+    Checkpoint,
+    Journal,
+    RunContext,
+    Running,
+    decode_checkpoint,
+    encode_checkpoint,
+)
 from agentrun.checkpoint.record import encode_record
 from agentrun.errors import CheckpointError
+from agentrun.money.budget import Left, Totals
 from agentrun.store.folder.store import FolderStore
+from unit.records import make_record
 
 DATA = Path(__file__).parents[2] / "data"
 
 
 def filled() -> Checkpoint:
-    fields = {"kind": "done", "key": "a", "gen": 0, "index": 0, "hash": "0" * 16, "agent": "v1", "launch": 1}
+    records = [make_record("a", seq=11, output="],\n"), make_record("a", seq=12, output={"outputs": []})]
     return Checkpoint(
         job='tri"age\n],',
         run_id="20260504T220311-0a2f19f3a1c",
@@ -27,12 +38,11 @@ def filled() -> Checkpoint:
         counts={"done": 4, "pending": 5},
         done=[[0, 3]],
         failed=[[5, 5], [7, 8]],
-        running=[{"index": 4, "key": "e"}],
-        outputs=[encode_record(11, fields, b'"],\\n"'), encode_record(12, fields, b'{"outputs":[]}')],
-        journal_name="journal-2.jsonl",
-        journal_length=4096,
-        context={"launches": 2, "date": "2026-05-04", "carry": {"notes": ["],", '"outputs": [']}},
-        usage={"cost": 1.25},
+        running=[Running(index=4, key="e", slot=2, reserved=0.25)],
+        outputs=[Raw(encode_record(record)) for record in records],
+        journal=Journal("journal-2.jsonl", 4096),
+        context=RunContext(launches=2, date="2026-05-04", carry={"notes": ["],", '"outputs": [']}),
+        usage=Totals(cost=1.25, input_tokens=3, left=Left(items=1, used=0.5)),
         started_at="2026-05-04T22:03:11.042Z",
         updated_at="2026-05-04T22:04:00.000Z",
     )
@@ -45,9 +55,7 @@ def test_what_is_written_is_read() -> None:
 
 
 def test_the_empty_one_too() -> None:
-    empty = Checkpoint(
-        job="a", run_id="1", journal_name="journal-1.jsonl", context={"launches": 0, "date": "2026-05-04"}
-    )
+    empty = Checkpoint(job="a", run_id="1", context=RunContext(launches=0, date="2026-05-04"))
     assert decode_checkpoint(encode_checkpoint(empty), where="state.json") == empty
 
 
@@ -92,7 +100,9 @@ def test_whatever_the_file_holds_the_answer_is_a_checkpoint_or_a_clear_error(
     json_values |= st.text(max_size=5)
     places: list[tuple[Any, Any]] = [(state, name) for name in state]
     places += [(state["context"], name) for name in state["context"]]
-    places += [(state["outputs"][0], name) for name in state["outputs"][0]]
+    places += [(state["outputs"], 0), *((state["outputs"][0], name) for name in state["outputs"][0])]
+    places += [(state["running"], 0), *((state["running"][0], name) for name in state["running"][0])]
+    places += [(state["usage"], name) for name in state["usage"]]
     where, name = data.draw(st.sampled_from(places))
     where[name] = data.draw(json_values)
     try:
@@ -112,8 +122,8 @@ def test_a_state_folder_of_version_1_loads_for_ever() -> None:
     assert (checkpoint.job, checkpoint.seq, checkpoint.total, checkpoint.last_completed) == ("state-v1", 7, 8, 4)
     assert checkpoint.counts == {"pending": 3, "done": 3, "failed": 1, "skipped": 1, "waiting": 0}
     assert (checkpoint.done, checkpoint.failed) == ([[0, 0], [3, 4]], [[1, 1]])
-    assert checkpoint.journal_length > 0 and checkpoint.outputs
-    assert [(record["key"], record["kind"], record.get("output")) for _, record in store.scan()] == [
+    assert checkpoint.journal.length > 0 and checkpoint.outputs
+    assert [(record.key, record.kind, record.value) for _, record in store.scan()] == [
         ("docs/0.txt", "done", {"text": "document 0 é\u2028"}),
         ("docs/1.txt", "failed", None),
         ("docs/2.txt", "skipped", None),

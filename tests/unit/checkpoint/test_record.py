@@ -6,19 +6,27 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Raw
 
-from agentrun.checkpoint.record import RecordError, check_record, decode_head, decode_record, encode_record, seal_record
+from agentrun.agents.failure import Failure
+from agentrun.checkpoint.record import (
+    Edited,
+    GivenAnswer,
+    PublishedFile,
+    Question,
+    Record,
+    RecordError,
+    Try,
+    check_record,
+    decode_record,
+    encode_record,
+    highest_seq,
+    seal_record,
+)
+from agentrun.money.usage import Usage
 from agentrun.values.json import encode
+from unit.records import make_record
 
-FIELDS: dict[str, Any] = {
-    "kind": "done",
-    "key": "a",
-    "gen": 0,
-    "index": 3,
-    "hash": "00ff00ff00ff00ff",
-    "agent": "v1",
-    "launch": 1,
-}
 json_values = st.recursive(
     st.none()
     | st.booleans()
@@ -29,31 +37,105 @@ json_values = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner),
     max_leaves=12,
 )
+EVERYTHING: dict[str, Any] = {
+    "at": 1.5,
+    "seconds": 0.25,
+    "stamp": 2**64 - 1,
+    "tries": [Try(launch=1, number=2, at=1.0, seconds=0.5, usage=Usage(cost=0.5), cause="no", bounded=True)],
+    "usage": Usage(cost=0.5, input_tokens=3),
+    "warning": "its steps differ",
+    "error": Failure("exception", "no", types=("builtins.ValueError",), status=404),
+    "failed_launches": 2,
+    "set_aside": True,
+    "by": "ada",
+    "id": "0" * 16,
+    "edited": Edited("ada", "2026"),
+    "after": 6,
+    "as_": 5,
+    "carry": {"output": [1]},
+    "files": [PublishedFile("a", 1, "x")],
+}
+
+
+def loaded(line: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = orjson.loads(line)
+    return found
 
 
 def test_a_record_is_one_line_with_a_checksum_and_the_output_last() -> None:
-    line = encode_record(7, FIELDS, b'{"category":"x"}')
+    line = encode_record(make_record(seq=7, output={"category": "x"}))
     assert line.startswith(b'{"crc":"') and b"\n" not in line
-    assert list(orjson.loads(line)) == ["crc", "seq", *FIELDS, "output"]
-    assert decode_record(line) == orjson.loads(line)
+    assert list(loaded(line)) == ["crc", "seq", "kind", "key", "gen", "index", "hash", "agent", "launch", "output"]
+    assert loaded(line)["output"] == {"category": "x"}
+
+
+def test_what_is_not_said_takes_no_room() -> None:
+    assert encode_record(make_record(seq=7, **EVERYTHING)).count(b":") > encode_record(make_record(seq=7)).count(b":")
+    assert b"tries" not in encode_record(make_record(seq=7)) and b"null" not in encode_record(make_record(seq=7))
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        make_record(seq=7, output={"z": 1}, **EVERYTHING),
+        make_record("w", "waiting", seq=7, question=Question(n=2, text="Send?", details={"draft": "x"}, at="2026")),
+        make_record("w", "answer", seq=7, question=2, asked="Send?", answer=GivenAnswer(yes=True, details={"a": 1})),
+        make_record("s", "step", seq=7, name="search", n=1, no=3, output=None),
+        make_record("é\u2028~2", "redo", seq=7, gen=4),
+    ],
+    ids=["done", "waiting", "answer", "step", "redo"],
+)
+def test_every_kind_of_record_comes_back_as_it_was(record: Record) -> None:
+    assert decode_record(encode_record(record)) == record
+    assert decode_record(seal_record(loaded(encode_record(record)))) == record
+
+
+def test_null_is_an_output_and_nothing_is_none() -> None:
+    empty, none = decode_record(encode_record(make_record(output=None))), decode_record(encode_record(make_record()))
+    assert (empty.has_output, empty.value, none.has_output, none.value) == (True, None, False, None)
+
+
+def test_fields_of_a_newer_version_are_passed_over() -> None:
+    line = encode_record(make_record(seq=7, output=1))
+    newer = seal_record({**loaded(line), "colour": "green"})
+    assert decode_record(newer) == decode_record(line)
 
 
 def test_an_output_of_several_lines_becomes_one() -> None:
-    line = encode_record(1, FIELDS, b'{\n "a": [1,\n 2]\n}')
-    assert b"\n" not in line and decode_record(line)["output"] == {"a": [1, 2]}
+    record = make_record()
+    record.output = Raw(b'{\n "a": [1,\n 2]\n}')
+    line = encode_record(record)
+    assert b"\n" not in line and decode_record(line).value == {"a": [1, 2]}
 
 
 @settings(deadline=None)  # no timed tests
 @given(json_values)
 def test_what_goes_in_comes_out(value: Any) -> None:
-    line = encode_record(1, FIELDS, encode(value))
+    record = make_record()
+    record.output = Raw(encode(value))
+    line = encode_record(record)
     assert b"\n" not in line
-    found = decode_record(line)["output"]
+    found = decode_record(line).value
     assert found == value and repr(found) == repr(value)
 
 
+TRICKY = ['","gen":', ',"output":', "\\", '\\","gen":', '"', '{"gen":1}', ',"carry":', "\u2028", "\0", "\x7f"]
+
+
+@settings(deadline=None)  # no timed tests
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1) | st.sampled_from(TRICKY),
+    json_values | st.sampled_from(TRICKY),
+    json_values,
+)
+def test_keys_outputs_and_carries_never_run_into_each_other(key: str, output: Any, carry: Any) -> None:
+    record = make_record(key, output={"gen": 1, "output": output}, carry=carry, warning=key)
+    found = decode_record(encode_record(record))
+    assert (found.key, found.value["output"], found.carry, found.warning) == (key, output, carry, key)
+
+
 def test_any_flipped_bit_is_noticed() -> None:
-    line = encode_record(7, FIELDS, b'"text"')
+    line = encode_record(make_record(seq=7, output="text"))
     for at in range(len(line)):
         for bit in range(8):
             changed = bytearray(line)
@@ -68,29 +150,59 @@ def test_what_is_no_record_is_noticed(line: bytes) -> None:
     assert not check_record(line)
 
 
+def test_the_newest_commit_is_found_among_records() -> None:
+    assert highest_seq([encode_record(make_record(seq=seq)) for seq in (3, 9, 4)]) == 9
+    assert highest_seq([]) == 0
+
+
 def test_an_edited_record_is_sealed_again() -> None:
-    record = decode_record(encode_record(7, FIELDS, b'"before"'))
-    line = seal_record({**record, "output": {"after": 1}})
-    assert decode_record(line)["output"] == {"after": 1}
-    assert decode_record(line)["seq"] == 7
+    values = loaded(encode_record(make_record(seq=7, output="before", **EVERYTHING)))
+    found = decode_record(seal_record(dict(reversed({**values, "output": {"after": [1, 2.5]}}.items()))))
+    assert found == make_record(seq=7, output={"after": [1, 2.5]}, **EVERYTHING)
 
 
 def test_a_done_record_without_an_output_is_not_sealed() -> None:
-    record = decode_record(encode_record(7, FIELDS))
-    with pytest.raises(RecordError, match="output is missing"):
-        seal_record(record)
-    assert seal_record({**record, "kind": "skipped"})
+    values = loaded(encode_record(make_record(seq=7)))
+    with pytest.raises(RecordError, match="output is missing in the record of 'a'"):
+        seal_record(values)
+    assert seal_record({**values, "kind": "skipped"})
 
 
 @pytest.mark.parametrize(
-    "before", [{}, {"carry": {"a": 1, "output": 2}}, {"carry": [{"a": 1, "output": {"output": 3}}]}]
+    "change",
+    [
+        {"seq": 0},
+        {"seq": -1},
+        {"gen": -1},
+        {"gen": 2**31 + 1},
+        {"index": 2**32 - 1},
+        {"index": "0"},
+        {"stamp": -1},
+        {"hash": "zz"},
+        {"hash": "0" * 15 + "G"},
+        {"kind": "gone"},
+        {"key": 5},
+        {"agent": None},
+        {"launch": 0.5},
+        {"kind": "step"},
+        {"kind": "waiting", "question": 1},
+        {"kind": "answer"},
+        {"kind": "answer", "question": 1},
+        {"tries": [{}]},
+        {"usage": []},
+    ],
+    ids=repr,
 )
-@pytest.mark.parametrize("key", ["k", 'a,"output":b', '","output":{'])
-def test_a_record_without_its_output_is_the_same_otherwise(before: dict[str, Any], key: str) -> None:
-    line = encode_record(7, {"kind": "done", "key": key, "gen": 0, **before}, b'{"b":1,"output":[2]}')
-    whole = decode_record(line)
-    assert {name: value for name, value in decode_head(line).items() if name != "output"} == {
-        name: value for name, value in whole.items() if name != "output"
-    }
+def test_an_edit_that_recovery_could_not_rely_on_is_refused(change: dict[str, Any]) -> None:
+    values = loaded(encode_record(make_record(seq=7, output=1)))
+    assert seal_record(values)
     with pytest.raises(RecordError):
-        decode_head(line.replace(b"done", b"gone"))
+        seal_record({**values, **change})
+
+
+@pytest.mark.parametrize("name", ["kind", "key", "gen", "index", "hash", "agent", "launch"])
+def test_a_record_that_lost_a_field_is_refused(name: str) -> None:
+    values = loaded(encode_record(make_record(seq=7, output=1)))
+    del values[name]
+    with pytest.raises(RecordError, match=f"`{name}`"):
+        seal_record(values)

@@ -17,6 +17,7 @@ import pytest
 
 from agentrun.agents.agent import Agent, load_agent
 from agentrun.agents.attempt import Attempt, Outcome
+from agentrun.agents.messages import Message, Received, Reply
 from agentrun.executors.choice import open_executor
 from agentrun.executors.port import Executor
 from agentrun.executors.prints import capture_prints
@@ -91,9 +92,9 @@ class Bench:
         }
         return Attempt(**{**values, **changes})
 
-    async def channel(self, message: dict[str, Any]) -> dict[str, Any]:
-        self.messages.append(message)
-        return {}
+    async def channel(self, message: Message) -> Reply:
+        self.messages.append(message.as_json())
+        return Received()
 
     def log(self) -> str:
         path = self.folder / "slot.log"  # made when something is printed

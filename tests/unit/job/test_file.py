@@ -54,13 +54,49 @@ def test_an_env_file_has_comments_exports_and_quotes(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("line", ["sk-secret", "1X=sk-secret", 'A="sk-secret', "A='sk-secret' more", "A=sk-secret\0"])
-def test_nonsense_in_an_env_file_is_refused_by_line_and_never_shown(tmp_path: Path, line: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("sk-secret", "is not of the form KEY=VALUE"),
+        ("1X=sk-secret", "is not of the form KEY=VALUE"),
+        ("export sk_secret", "is not of the form KEY=VALUE"),
+        ("KEY: sk-secret", "is not of the form KEY=VALUE"),
+        ('B="sk-secret', "has a quoted value of B that does not end"),
+        ('B="sk-secret\nC="more"', "has a quoted value of B that does not end"),
+        ("B='sk-secret' more", "or something after its end"),
+        ("B=sk-secret\0", "has a NUL character in the value of B"),
+    ],
+)
+@pytest.mark.parametrize(("before", "number"), [("A=1\n", 2), ('A="1\n2"\r\n\r\n  \n# note\n', 6)])
+def test_nonsense_in_an_env_file_is_refused_by_line_and_never_shown(
+    tmp_path: Path, line: str, what: str, before: str, number: int
+) -> None:
     path = tmp_path / ".env"
-    path.write_text(f"A=1\n{line}\n")
-    with pytest.raises(JobError, match="line 2") as caught:
+    path.write_text(f"{before}{line}\n", newline="")
+    with pytest.raises(JobError) as caught:
         load_env_file(path)
-    assert "secret" not in str(caught.value)
+    assert str(caught.value).startswith(f"{path}: line {number} {'has' if line[0] == 'B' else 'is'}")
+    assert what in str(caught.value) and "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('A="-----BEGIN\nabc\n-----END"', "-----BEGIN\nabc\n-----END"),
+        ('A="one\r\ntwo"\r\n', "one\ntwo"),
+        ("A=#fff", "#fff"),
+        ("A=#fff # white", "#fff"),
+        ('A="C:\\dir\\new"', "C:\\dir\new"),
+        (r"A='it\'s'", "it's"),
+        ("A=$HOME ${HOME}", "$HOME ${HOME}"),
+        ("A=1\nA=2", "2"),
+        ("A = c2VjcmV0==", "c2VjcmV0=="),
+    ],
+)
+def test_an_env_file_means_what_it_means_elsewhere(tmp_path: Path, text: str, value: str) -> None:
+    path = tmp_path / ".env"
+    path.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert load_env_file(path) == {"A": value}
 
 
 def test_the_default_name_is_the_stem_the_folder_or_the_function(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from agentrun.errors import CheckpointError, UsageError
-from agentrun.job.home import find_job, known_jobs, state_root
+from agentrun.job.home import Found, nearest_root, state_root
+from agentrun.job.home import find_job as find_job_in
 from agentrun.job.kept import KeptJob, decode_job_json, encode_job_json
+from agentrun.store.folder.catalogue import FolderCatalogue
 
 
 def add_job(root: Path, name: str, kept: KeptJob | None = None) -> Path:
@@ -14,6 +16,10 @@ def add_job(root: Path, name: str, kept: KeptJob | None = None) -> Path:
     folder.mkdir(parents=True)
     (folder / "job.json").write_bytes(encode_job_json(kept or KeptJob(base=root.parent), root=root))
     return folder
+
+
+def find_job(ref: str, cwd: Path) -> Found:
+    return find_job_in(ref, cwd, environ={}, open_place=FolderCatalogue)
 
 
 def test_state_is_beside_the_job_unless_placed_elsewhere(tmp_path: Path) -> None:
@@ -32,11 +38,13 @@ def test_known_jobs_are_those_here_or_in_the_nearest_folder_above(tmp_path: Path
     (root / ".gitignore").write_text("*")
     below = tmp_path / "x" / "y"
     below.mkdir(parents=True)
-    assert [job.name for job in known_jobs(below)] == ["a", "b", "old"]
+    assert nearest_root(below) == root and FolderCatalogue(root).names() == ["a", "b", "old"]
     add_job(below / ".agentrun", "nearer")
-    assert [job.name for job in known_jobs(below)] == ["nearer"]
-    assert [job.name for job in known_jobs(below, str(root))] == ["a", "b", "old"]
-    assert known_jobs(below, None, {"AGENTRUN_STATE_DIR": str(tmp_path / "none")}) == []
+    assert nearest_root(below) == below / ".agentrun"
+    assert FolderCatalogue(below / ".agentrun").names() == ["nearer"]
+    assert nearest_root(below, str(root)) == root
+    assert nearest_root(below, None, {"AGENTRUN_STATE_DIR": str(tmp_path / "none")}) is None
+    assert FolderCatalogue(tmp_path / "none").names() == []
 
 
 def test_a_job_file_a_folder_and_a_function_are_found(tmp_path: Path) -> None:
@@ -53,11 +61,11 @@ def test_a_job_file_a_folder_and_a_function_are_found(tmp_path: Path) -> None:
 def test_a_known_name_leads_back_to_what_was_kept(tmp_path: Path) -> None:
     root = tmp_path / ".agentrun"
     values = {"command": ["./fetch.sh", "{}"], "items": {"lines": "urls.txt"}}
-    folder = add_job(root, "fetch", KeptJob(base=tmp_path, values=values))
+    add_job(root, "fetch", KeptJob(base=tmp_path, values=values))
     add_job(root, "triage-acme", KeptJob(base=tmp_path, file=tmp_path / "job.toml", params={"customer": "acme"}))
     (tmp_path / "fetch").write_text("a script that happens to have the name")
     found = find_job("fetch", tmp_path)
-    assert (found.kind, found.folder) == ("known", folder)
+    assert (found.kind, found.root, found.name) == ("known", root, "fetch")
     assert found.kept is not None and found.kept.values == values and found.kept.base == tmp_path
     kept = find_job("triage-acme", tmp_path).kept
     assert kept is not None and kept.file == tmp_path / "job.toml" and kept.params == {"customer": "acme"}

@@ -6,9 +6,12 @@ from typing import Any
 import orjson
 import pytest
 
+from agentrun.checkpoint.summary import first_checkpoint
 from agentrun.errors import JobError, UsageError
-from agentrun.job.kept import read_job_json
-from agentrun.job.opening import OpenJob, agent_environment, merge, open_job, read_kept
+from agentrun.job.home import read_kept_job
+from agentrun.job.opening import OpenJob, agent_environment, merge
+from agentrun.store.folder.catalogue import FolderCatalogue
+from agentrun.views.finding import open_job, store_of
 
 JOB = """
 agent = "agent.py:triage"
@@ -25,15 +28,23 @@ def opened(base: Path, ref: str | None, **flags: Any) -> OpenJob:
 
 def keep(found: OpenJob) -> None:
     """As a launch does."""
-    found.folder.mkdir(parents=True, exist_ok=True)
-    (found.folder / "job.json").write_bytes(found.job_json)
-    (found.folder / "state.json").write_bytes(orjson.dumps({"context": {"kept": found.kept}}))
+    store, checkpoint = store_of(found), first_checkpoint(found.job)
+    checkpoint.seq, checkpoint.context.kept = 1, found.kept
+    lease = store.lock()
+    store.load()
+    store.commit(checkpoint)
+    store.keep("job.json", [found.job_json])
+    lease.release()
+
+
+def folder_of(found: OpenJob) -> Path:
+    return found.root / found.job.name
 
 
 def test_flags_count_over_what_was_kept_and_that_over_the_file(tmp_path: Path) -> None:
     (tmp_path / "triage.toml").write_text(JOB)
     first = opened(tmp_path, "triage.toml", run={"concurrency": 5, "retries": 1})
-    assert (first.job.name, first.folder) == ("triage", tmp_path / ".agentrun" / "triage")
+    assert (first.job.name, folder_of(first)) == ("triage", tmp_path / ".agentrun" / "triage")
     keep(first)
     second = opened(tmp_path, "triage.toml", run={"retries": 7})
     assert (second.job.concurrency, second.job.retries) == (5, 7)
@@ -48,7 +59,7 @@ def test_a_job_is_found_again_by_its_name_from_a_folder_below(tmp_path: Path) ->
     (tmp_path / "docs").mkdir()
     again = opened(tmp_path / "docs", "triage")
     assert again.job.base == tmp_path and again.job.file == tmp_path / "triage.toml"
-    assert again.folder == tmp_path / ".agentrun" / "triage"
+    assert folder_of(again) == tmp_path / ".agentrun" / "triage"
 
 
 def test_a_job_without_a_file_is_resumed_by_name_with_all_that_was_asked(tmp_path: Path) -> None:
@@ -56,7 +67,7 @@ def test_a_job_without_a_file_is_resumed_by_name_with_all_that_was_asked(tmp_pat
     keep(opened(tmp_path, None, **flags, output="out.jsonl", run={"retries": 0}))
     again = opened(tmp_path, "fetch")
     assert again.job.command == ("./fetch.sh", "{}") and again.job.output == "out.jsonl" and again.job.retries == 0
-    (again.folder / "state.json").unlink()
+    (folder_of(again) / "state.json").unlink()
     assert opened(tmp_path, "fetch", run={"concurrency": 3}).job.concurrency == 3
 
 
@@ -75,7 +86,7 @@ def read_job_json_of(found: OpenJob) -> dict[str, Any]:
 def test_params_choose_the_folder(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text('name = "triage-{customer}"\n' + JOB + '[params]\ncustomer = ""\n')
     acme = opened(tmp_path, "job.toml", params={"customer": "acme"})
-    assert acme.folder.name == "triage-acme"
+    assert folder_of(acme).name == "triage-acme"
     keep(acme)
     assert opened(tmp_path, "triage-acme").job.params == {"customer": "acme"}
     with pytest.raises(JobError, match="customer"):
@@ -86,18 +97,31 @@ def test_a_state_dir_places_it_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "triage.toml").write_text(JOB)
     by_flag = open_job("triage.toml", cwd=tmp_path, state_dir=str(tmp_path / "x"), environ={})
     by_variable = open_job("triage.toml", cwd=tmp_path, environ={"AGENTRUN_STATE_DIR": str(tmp_path / "y")})
-    assert (by_flag.folder, by_variable.folder) == (tmp_path / "x" / "triage", tmp_path / "y" / "triage")
+    assert (folder_of(by_flag), folder_of(by_variable)) == (tmp_path / "x" / "triage", tmp_path / "y" / "triage")
 
 
 def test_what_was_kept_and_cannot_be_read_is_for_the_launch_to_report(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
     for text in (b"", b"[]", b"{}", b'{"context": 1}', b'{"context": {"kept": []}}', b"\xff"):
-        (tmp_path / "state.json").write_bytes(text)
-        assert read_kept(tmp_path) == {}
+        (folder / "state.json").write_bytes(text)
+        assert FolderCatalogue(tmp_path).kept_flags("job") == {}
+
+
+def test_what_was_kept_counts_in_a_state_that_was_edited_by_hand_too(tmp_path: Path) -> None:
+    """Or a launch that accepts the edit would forget the budget, and keep it so."""
+    (tmp_path / "triage.toml").write_text(JOB)
+    keep(opened(tmp_path, "triage.toml", run={"budget": 5.0}))
+    path = tmp_path / ".agentrun" / "triage" / "state.json"
+    path.write_bytes(path.read_bytes().replace(b'"total": 0', b'"total": 3'))
+    again = opened(tmp_path, "triage.toml")
+    assert again.job.budget == 5.0 and again.kept == {"run": {"budget": 5.0}}
 
 
 def test_a_job_whose_job_json_is_gone_is_told(tmp_path: Path) -> None:
     (tmp_path / ".agentrun" / "fetch" / "runs").mkdir(parents=True)
-    assert read_job_json(tmp_path / ".agentrun" / "fetch") is None
+    root = tmp_path / ".agentrun"
+    assert read_kept_job(FolderCatalogue(root), "fetch", root) is None
     with pytest.raises(UsageError, match=r"job\.json is gone"):
         opened(tmp_path, "fetch")
 

@@ -13,7 +13,10 @@ import pytest
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.failure import Failure
+from agentrun.agents.messages import Carry, Received
 from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.checkpoint.record import Record
+from agentrun.checkpoint.summary import Summary
 from agentrun.errors import DiskError
 from agentrun.events import Event, Planned
 from agentrun.job.job import ItemsSpec, Job
@@ -21,12 +24,12 @@ from agentrun.job.options import Options
 from agentrun.launch.launch import Launch
 from agentrun.store.folder.store import FolderStore
 from agentrun.store.memory import MemoryStore
-from agentrun.store.port import Entry, Sync
+from agentrun.store.port import Sync
 from agentrun.system.disk import Disk
 
 DATA = Path(__file__).parents[2] / "data"
 Script = Callable[[Attempt, Channel], Awaitable[Outcome]]
-Hook = Callable[[Checkpoint, Sequence[Entry]], None]
+Hook = Callable[[Checkpoint, Sequence[Record]], None]
 
 
 class Hooked:
@@ -36,30 +39,30 @@ class Hooked:
     meanwhile: Hook | None = None
     after: Hook | None = None
 
-    def hook(self, checkpoint: Checkpoint, entries: Sequence[Entry], begin: Callable[[], Sync]) -> Sync:
+    def hook(self, checkpoint: Checkpoint, records: Sequence[Record], begin: Callable[[], Sync]) -> Sync:
         if self.before is not None:
-            self.before(checkpoint, entries)
+            self.before(checkpoint, records)
         sync = begin()
 
         def sync_and_tell() -> list[int]:
             if self.meanwhile is not None:
-                self.meanwhile(checkpoint, entries)
+                self.meanwhile(checkpoint, records)
             refs = sync()
             if self.after is not None:
-                self.after(checkpoint, entries)
+                self.after(checkpoint, records)
             return refs
 
         return sync_and_tell
 
 
 class HookedFolder(FolderStore, Hooked):
-    def begin(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> Sync:
-        return self.hook(checkpoint, entries, lambda: super(HookedFolder, self).begin(checkpoint, entries, flush=flush))
+    def begin(self, checkpoint: Checkpoint, records: Sequence[Record] = ()) -> Sync:
+        return self.hook(checkpoint, records, lambda: super(HookedFolder, self).begin(checkpoint, records))
 
 
 class HookedMemory(MemoryStore, Hooked):
-    def begin(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> Sync:
-        return self.hook(checkpoint, entries, lambda: super(HookedMemory, self).begin(checkpoint, entries, flush=flush))
+    def begin(self, checkpoint: Checkpoint, records: Sequence[Record] = ()) -> Sync:
+        return self.hook(checkpoint, records, lambda: super(HookedMemory, self).begin(checkpoint, records))
 
 
 async def answer(attempt: Attempt, channel: Channel) -> Outcome:
@@ -154,7 +157,7 @@ class World:
         compact_over_bytes: int = 1 << 30,
         executor: FakeExecutor | None = None,
         **options: Any,
-    ) -> dict[str, Any]:
+    ) -> Summary:
         """One launch. `self.ran` is what it ran, in the order of beginning."""
         executor = executor or FakeExecutor(script)
         self.events, self.ran = [], executor.began
@@ -169,7 +172,7 @@ class World:
             compact_over_bytes=compact_over_bytes,
         )
 
-        async def main() -> dict[str, Any]:
+        async def main() -> Summary:
             beside = asyncio.ensure_future(during(launch)) if during else None
             try:
                 return await launch.work(executor)
@@ -200,6 +203,11 @@ class World:
         store = self.store()
         return store.load().checkpoint
 
+    def records(self) -> list[Record]:
+        """Those of the unfinished run, or of the newest that ended, oldest first."""
+        with self.store().reader() as reader:
+            return [record for _, record in reader.records()]
+
     def results(self, name: str = "out.jsonl") -> list[dict[str, Any]]:
         return [orjson.loads(line) for line in (self.base / name).read_bytes().splitlines()]
 
@@ -216,7 +224,7 @@ class World:
         other.base.mkdir(exist_ok=True)
         other.job = replace(self.job, base=other.base, concurrency=1)
         (other.base / "items.jsonl").write_bytes((self.base / "items.jsonl").read_bytes())
-        assert other.go()["exit_code"] == 0
+        assert other.go().exit_code == 0
         return (other.base / "out.jsonl").read_bytes()
 
 
@@ -227,7 +235,7 @@ class Died(DiskError):
 def dies_after(commits: int, *, landed: bool) -> Callable[[Hooked], None]:
     left = commits
 
-    def step(checkpoint: Checkpoint, entries: Sequence[Entry]) -> None:
+    def step(checkpoint: Checkpoint, records: Sequence[Record]) -> None:
         nonlocal left
         left -= 1
         if left < 0:
@@ -260,7 +268,7 @@ async def counting(attempt: Attempt, channel: Channel) -> Outcome:
     """Each item sees what the ones before left, and adds itself."""
     before = attempt.carry or []
     value = attempt.item.data["v"]
-    assert await channel({"type": "carry", "value": [*before, value]}) == {}
+    assert await channel(Carry([*before, value])) == Received()
     return Outcome("done", orjson.dumps({"before": before, "of": value}))
 
 
@@ -269,10 +277,10 @@ def carried(world: World) -> bytes:
     other.base.mkdir(exist_ok=True)
     other.job = replace(world.job, base=other.base)
     (other.base / "items.jsonl").write_bytes((world.base / "items.jsonl").read_bytes())
-    assert other.go(counting, overwrite=True)["exit_code"] == 0
+    assert other.go(counting, overwrite=True).exit_code == 0
     return (other.base / "out.jsonl").read_bytes()
 
 
 def interrupted(world: World, count: int, done: int) -> None:
     world.items(*names(count))
-    assert world.go(limit=done)["exit_code"] == 4
+    assert world.go(limit=done).exit_code == 4

@@ -8,9 +8,10 @@ from typing import Any, NoReturn
 
 import pytest
 
-from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.agents.attempt import Attempt, Channel, Outcome, call_json
 from agentrun.agents.failure import THREAD_TIMEOUT, Failure
-from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.agents.messages import Carry, Log, Received, Refused, Reply
+from agentrun.checkpoint.checkpoint import Checkpoint, RunContext
 from agentrun.checkpoint.ledger import Ledger
 from agentrun.events import Event, Retrying
 from agentrun.item import Item
@@ -64,6 +65,7 @@ async def _refuse(_: object) -> NoReturn:
 class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.carry: Any = None
         self.waits: list[float] = []
         self.events: list[Event] = []
         self.sleep: Callable[[float], Coroutine[Any, Any, None]] = self.note
@@ -81,11 +83,13 @@ class Bench:
         self.waits.append(seconds)
 
     def attempts(self, executor: Scripted) -> Attempts:
-        checkpoint = Checkpoint(job="job", run_id="r1", context={"launches": 4})
+        checkpoint = Checkpoint(job="job", run_id="r1", context=RunContext(launches=4, date="2026-05-04"))
+        ledger = Ledger()
+        ledger.generations[0] = 2
         return Attempts(
             executor,
             self.job,
-            run=Run(self.job, "v1", checkpoint, False, Ledger(), Plan()),
+            run=Run(self.job, "v1", checkpoint, False, ledger, Plan(), carry=self.carry),
             launch=4,
             commit=_refuse,
             recall=_refuse,
@@ -95,11 +99,9 @@ class Bench:
             sleep=self.sleep,
         )
 
-    def settle(
-        self, executor: Scripted, *, carry: Any = None, attempts: Attempts | None = None
-    ) -> Coroutine[Any, Any, Ended]:
+    def settle(self, executor: Scripted, *, attempts: Attempts | None = None) -> Coroutine[Any, Any, Ended]:
         attempts = attempts or self.attempts(executor)
-        return attempts.settle(0, Work(0, Item(7, "a", line="a")), generation=2, carry=carry)
+        return attempts.settle(0, Work(0, Item(7, "a", line="a")))
 
 
 @pytest.fixture
@@ -109,9 +111,10 @@ def bench(tmp_path: Path) -> Bench:
 
 def test_one_attempt_is_enough_when_it_is_done(bench: Bench) -> None:
     executor = Scripted(DONE)
-    ended = asyncio.run(bench.settle(executor, carry=[1]))
+    bench.carry = [1]
+    ended = asyncio.run(bench.settle(executor))
     assert (ended.kind, ended.output) == ("done", b'"yes"')
-    assert [(one["launch"], one["number"]) for one in ended.tries] == [(4, 1)]
+    assert [(one.launch, one.number) for one in ended.tries] == [(4, 1)]
     (attempt,) = executor.attempts
     assert (attempt.item.key, attempt.generation, attempt.launch, attempt.number) == ("a", 2, 4, 1)
     assert (attempt.params, attempt.carry, attempt.timeout_seconds, attempt.run_id) == (
@@ -135,7 +138,7 @@ def test_what_is_transient_is_tried_again_with_growing_waits(bench: Bench) -> No
     told = [event for event in bench.events if isinstance(event, Retrying)]
     assert [event.attempt for event in told] == list(range(1, 13))
     assert [event.wait_seconds for event in told] == bench.waits
-    assert all(one["cause"] == "ConnectionError: busy" for one in ended.tries)
+    assert all(one.cause == "ConnectionError: busy" for one in ended.tries)
 
 
 def test_it_may_succeed_in_the_end(bench: Bench) -> None:
@@ -257,7 +260,7 @@ def test_cancelling_ends_a_second_attempt_and_there_is_no_third(bench: Bench) ->
 def test_the_carry_of_the_last_attempt_counts_and_not_that_of_one_before(bench: Bench) -> None:
     async def on_run(attempt: Attempt, channel: Channel) -> None:
         if attempt.number == 1:
-            assert await channel({"type": "carry", "value": "of the first"}) == {}
+            assert await channel(Carry("of the first")) == Received()
 
     executor = Scripted(TRANSIENT, DONE)
     executor.on_run = on_run
@@ -266,20 +269,21 @@ def test_the_carry_of_the_last_attempt_counts_and_not_that_of_one_before(bench: 
 
 
 def test_messages_that_nobody_knows_are_answered_with_an_error(bench: Bench) -> None:
-    answers: list[dict[str, Any]] = []
+    replies: list[Reply] = []
 
     async def on_run(attempt: Attempt, channel: Channel) -> None:
-        answers.extend([await channel({"type": kind}) for kind in ("progress", "dance", "nonsense")])
+        replies.extend([await call_json(channel, {"type": kind}) for kind in ("progress", "dance", "nonsense")])
 
     executor = Scripted(DONE)
     executor.on_run = on_run
     asyncio.run(bench.settle(executor))
-    assert answers[0] == {} and all("does not know" in one["error"] for one in answers[1:])
+    assert replies[0] == Received()
+    assert all(isinstance(reply, Refused) and "does not know" in reply.error for reply in replies[1:])
 
 
 def test_what_each_failed_attempt_said_is_in_the_items_log(bench: Bench) -> None:
     async def on_run(attempt: Attempt, channel: Channel) -> None:
-        await channel({"type": "log", "text": f"said in attempt {attempt.number}"})
+        await channel(Log(f"said in attempt {attempt.number}"))
 
     executor = Scripted(TRANSIENT, ITEMS_OWN)
     executor.on_run = on_run

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import Any
 
-import orjson
 import pytest
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.failure import Failure
+from agentrun.agents.messages import Received, Used
+from agentrun.checkpoint.record import Record, Try
+from agentrun.money.usage import Usage
 from unit.launch.bench import FakeExecutor, Script, World, answer, failing, idle, names
 
 
@@ -22,7 +23,7 @@ def costing(*, bill: dict[str, float], prices: dict[str, float] | None = None, d
         cost = (prices or {}).get(key, default)
         bill[key] = bill.get(key, 0.0) + cost
         await idle()
-        assert await channel({"type": "usage", "cost": cost, "input_tokens": 100, "output_tokens": 10}) == {}
+        assert await channel(Used(cost=cost, input_tokens=100, output_tokens=10)) == Received()
         return await answer(attempt, channel)
 
     return script
@@ -32,33 +33,33 @@ def test_usage_is_added_up_for_attempts_items_and_the_run(world: World) -> None:
     world.items("x", "y")
 
     async def script(attempt: Attempt, channel: Channel) -> Outcome:
-        await channel({"type": "usage", "cost": 0.25, "input_tokens": 10, "output_tokens": 1})
+        await channel(Used(cost=0.25, input_tokens=10, output_tokens=1))
         if attempt.item.key == "x" and attempt.number == 1:
             return failing("Retry")
-        await channel({"type": "usage", "cost": 0.5, "input_tokens": 20, "output_tokens": 2})
+        await channel(Used(cost=0.5, input_tokens=20, output_tokens=2))
         return await answer(attempt, channel)
 
     summary = world.go(script)
-    assert summary["usage"]["cost"] == 1.75
-    assert summary["usage"]["input_tokens"] == 70
-    assert summary["usage"]["requests"] == 5
-    records = {record["key"]: record for record in _records(world)}
-    assert records["x"]["usage"] == {"cost": 1.0, "input_tokens": 40, "output_tokens": 4, "requests": 3}
-    assert [one["usage"]["cost"] for one in records["x"]["tries"]] == [0.25, 0.75]
-    assert records["y"]["usage"]["cost"] == 0.75
+    assert summary.usage.cost == 1.75
+    assert summary.usage.input_tokens == 70
+    assert summary.usage.requests == 5
+    records = {record.key: record for record in world.records()}
+    assert records["x"].usage == Usage(cost=1.0, input_tokens=40, output_tokens=4, requests=3)
+    assert [cost_of(one) for one in records["x"].tries] == [0.25, 0.75]
+    assert cost_of(records["y"]) == 0.75
 
 
 def test_the_items_own_usage_goes_on_over_launches(world: World) -> None:
     world.items("x")
 
     async def fails(attempt: Attempt, channel: Channel) -> Outcome:
-        await channel({"type": "usage", "cost": 0.25})
+        await channel(Used(cost=0.25))
         return failing()
 
-    assert world.go(fails)["exit_code"] == 1
+    assert world.go(fails).exit_code == 1
     summary = world.go(costing(bill={}))
-    assert summary["usage"]["cost"] == 0.35
-    assert _records(world)[-1]["usage"]["cost"] == 0.35
+    assert summary.usage.cost == 0.35
+    assert cost_of(world.records()[-1]) == 0.35
 
 
 def test_until_one_item_has_a_cost_one_is_in_flight(world: World) -> None:
@@ -73,7 +74,7 @@ def test_until_one_item_has_a_cost_one_is_in_flight(world: World) -> None:
         return await costing(bill=bill)(attempt, channel)
 
     executor = FakeExecutor(script)
-    assert world.go(executor=executor)["exit_code"] == 0
+    assert world.go(executor=executor).exit_code == 0
     assert most[0] == 1
     # And then half as many as have ended, until all slots are taken.
     assert all(live - 1 <= ended / 2 for ended, live in enumerate(most))
@@ -86,14 +87,14 @@ def test_no_item_is_begun_that_would_pass_the_budget_and_a_higher_one_goes_on(wo
     bill: dict[str, float] = {}
     world.job = replace(world.job, budget=1.0, concurrency=concurrency)
     summary = world.go(costing(bill=bill))
-    assert summary["exit_code"] == 4
-    assert "budget" in summary["reason"]
-    assert summary["counts"]["done"] == 10
+    assert summary.exit_code == 4
+    assert "budget" in summary.reason
+    assert summary.counts["done"] == 10
     assert sum(bill.values()) == pytest.approx(1.0)
-    assert world.go(costing(bill=bill))["exit_code"] == 4
+    assert world.go(costing(bill=bill)).exit_code == 4
     assert world.ran == []
     world.job = replace(world.job, budget=3.0)
-    assert world.go(costing(bill=bill))["exit_code"] == 0
+    assert world.go(costing(bill=bill)).exit_code == 0
     assert sum(bill.values()) == pytest.approx(3.0)
 
 
@@ -101,9 +102,9 @@ def test_tokens_have_a_budget_too(world: World) -> None:
     world.items(*names(10))
     world.job = replace(world.job, token_budget=550, concurrency=4)
     summary = world.go(costing(bill={}))
-    assert summary["exit_code"] == 4
-    assert "tokens" in summary["reason"]
-    assert summary["counts"]["done"] == 5
+    assert summary.exit_code == 4
+    assert "tokens" in summary.reason
+    assert summary.counts["done"] == 5
 
 
 def test_a_launch_that_died_is_charged_what_was_reserved(world: World) -> None:
@@ -113,13 +114,13 @@ def test_a_launch_that_died_is_charged_what_was_reserved(world: World) -> None:
     world.crash(costing(bill=bill), commits=9, landed=True)
     state = world.state()
     assert state is not None
-    assert all(one["reserved"] == 0.1 for one in state.running) and len(state.running) == 4
-    before = state.usage["cost"]
+    assert all(one.reserved == 0.1 for one in state.running) and len(state.running) == 4
+    before = state.usage.cost
+    assert before is not None and before < 2.0
     summary = world.go(costing(bill=bill))
-    assert summary["exit_code"] == 4
-    assert summary["usage"]["lost"] == pytest.approx(0.4)
-    assert summary["usage"]["cost"] == pytest.approx(2.0)
-    assert before < 2.0
+    assert summary.exit_code == 4
+    assert summary.usage.lost == pytest.approx(0.4)
+    assert summary.usage.cost == pytest.approx(2.0)
     assert sum(bill.values()) <= 2.0
 
 
@@ -128,7 +129,7 @@ def test_a_dearer_item_later_says_what_the_lost_ones_may_have_cost(world: World)
     world.job = replace(world.job, budget=9.0, concurrency=4)
     world.crash(costing(bill={}), commits=9, landed=True)
     summary = world.go(costing(bill={}, default=0.3), limit=5)
-    assert summary["usage"]["lost"] == pytest.approx(4 * 0.3)
+    assert summary.usage.lost == pytest.approx(4 * 0.3)
 
 
 def test_what_the_provider_counted_stays_within_the_budget_though_launches_die(world: World) -> None:
@@ -144,7 +145,7 @@ def test_what_the_provider_counted_stays_within_the_budget_though_launches_die(w
                 world.crash(costing(bill=bill, prices=prices), commits=chance.randint(1, 8), fresh=not bill)
             except pytest.fail.Exception:  # nothing was left to spend
                 break
-        assert world.go(costing(bill=bill, prices=prices))["exit_code"] == 4
+        assert world.go(costing(bill=bill, prices=prices)).exit_code == 4
         assert sum(bill.values()) <= 1.0
         world.go(costing(bill={}), fresh=True, limit=1)
 
@@ -153,16 +154,16 @@ def test_an_item_that_ends_without_a_word_of_what_it_used_stops_the_run(world: W
     world.items(*names(5))
     world.job = replace(world.job, budget=1.0)
     summary = world.go()
-    assert summary["exit_code"] == 4
-    assert "k000" in summary["reason"]
-    assert "ctx.usage" in summary["hint"]
-    assert summary["counts"]["done"] == 1
+    assert summary.exit_code == 4
+    assert "k000" in summary.reason
+    assert "ctx.usage" in summary.hint
+    assert summary.counts["done"] == 1
 
 
 def test_free_items_are_free(world: World) -> None:
     world.items(*names(5))
     world.job = replace(world.job, budget=1.0, concurrency=2)
-    assert world.go(costing(bill={}, default=0.0))["exit_code"] == 0
+    assert world.go(costing(bill={}, default=0.0)).exit_code == 0
 
 
 def test_a_model_without_a_price_stops_the_run_and_says_which_line_to_add(world: World) -> None:
@@ -170,17 +171,17 @@ def test_a_model_without_a_price_stops_the_run_and_says_which_line_to_add(world:
     world.job = replace(world.job, budget=1.0)
 
     async def script(attempt: Attempt, channel: Channel) -> Outcome:
-        await channel({"type": "usage", "model": "no-such-model-9000", "input_tokens": 5, "output_tokens": 5})
+        await channel(Used(model="no-such-model-9000", input_tokens=5, output_tokens=5))
         return await answer(attempt, channel)
 
     summary = world.go(script)
-    assert summary["exit_code"] == 4
-    assert "no-such-model-9000" in summary["reason"]
-    assert "cost=" in summary["reason"]
-    assert summary["counts"]["done"] == 1
+    assert summary.exit_code == 4
+    assert "no-such-model-9000" in summary.reason
+    assert "cost=" in summary.reason
+    assert summary.counts["done"] == 1
     # Without a budget it is only not known.
     world.job = replace(world.job, budget=None)
-    assert world.go(script)["exit_code"] == 0
+    assert world.go(script).exit_code == 0
 
 
 def test_an_attempt_that_timed_out_is_charged_what_was_reserved(world: World) -> None:
@@ -193,8 +194,8 @@ def test_an_attempt_that_timed_out_is_charged_what_was_reserved(world: World) ->
         return await costing(bill={})(attempt, channel)
 
     summary = world.go(script)
-    assert summary["usage"]["lost"] == pytest.approx(0.1)
-    assert summary["usage"]["cost"] == pytest.approx(0.2)
+    assert summary.usage.lost == pytest.approx(0.1)
+    assert summary.usage.cost == pytest.approx(0.2)
 
 
 def test_no_further_attempt_is_made_that_would_pass_the_budget(world: World) -> None:
@@ -204,17 +205,15 @@ def test_no_further_attempt_is_made_that_would_pass_the_budget(world: World) -> 
 
     async def script(attempt: Attempt, channel: Channel) -> Outcome:
         attempts.append(attempt.item.key)
-        await channel({"type": "usage", "cost": 0.1})
+        await channel(Used(cost=0.1))
         return failing("Retry") if attempt.item.key == "y" else await answer(attempt, channel)
 
     summary = world.go(script)
-    assert summary["exit_code"] == 4
+    assert summary.exit_code == 4
     assert attempts == ["x", "y", "y"]
-    assert summary["counts"]["pending"] == 1
+    assert summary.counts["pending"] == 1
 
 
-def _records(world: World) -> list[dict[str, Any]]:
-    if world.memory is not None:
-        return [record for _, record in world.memory.scan()]
-    (path,) = (world.folder / "runs").glob("*.jsonl")
-    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
+def cost_of(one: Record | Try) -> float | None:
+    assert one.usage is not None
+    return one.usage.cost

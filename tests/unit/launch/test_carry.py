@@ -29,7 +29,7 @@ def test_the_carry_goes_from_item_to_item_and_over_a_crash(carrying: World) -> N
     for landed in (False, True):
         for commits in range(1, 6):
             carrying.crash(counting, commits=commits, landed=landed, overwrite=True)
-            assert carrying.go(counting)["exit_code"] == 0
+            assert carrying.go(counting).exit_code == 0
             assert len(carrying.ran) == 6 - commits + (not landed)
             assert (carrying.base / "out.jsonl").read_bytes() == expected
 
@@ -42,13 +42,13 @@ def test_the_carry_of_an_item_that_failed_is_not_kept(carrying: World) -> None:
         outcome = await counting(attempt, channel)
         return failing() if attempt.item.key == "b" else outcome
 
-    assert carrying.go(script)["exit_code"] == 0
+    assert carrying.go(script).exit_code == 0
     assert [line["output"]["before"] for line in carrying.results()] == [[], ["value of a"]]
 
 
 def test_where_an_item_changed_the_run_goes_back_to_it_with_the_carry_before_it(carrying: World) -> None:
     carrying.items(*names(6))
-    assert carrying.go(counting, limit=4)["exit_code"] == 4
+    assert carrying.go(counting, limit=4).exit_code == 4
     carrying.items(*names(6), k002=1)
     generations: dict[str, int] = {}
 
@@ -56,7 +56,7 @@ def test_where_an_item_changed_the_run_goes_back_to_it_with_the_carry_before_it(
         generations[attempt.item.key] = attempt.generation
         return await counting(attempt, channel)
 
-    assert carrying.go(script)["exit_code"] == 0
+    assert carrying.go(script).exit_code == 0
     assert carrying.ran == names(6)[2:]
     assert generations == {"k002": 1, "k003": 1, "k004": 0, "k005": 0}
     assert (carrying.base / "out.jsonl").read_bytes() == carried(carrying)
@@ -66,10 +66,10 @@ def test_where_an_item_changed_the_run_goes_back_to_it_with_the_carry_before_it(
 @pytest.mark.parametrize("commits", [0, 1, 2, 3, 4])
 def test_a_crash_while_going_back_is_still_right(carrying: World, commits: int, landed: bool) -> None:
     carrying.items(*names(6))
-    assert carrying.go(counting, limit=5)["exit_code"] == 4
+    assert carrying.go(counting, limit=5).exit_code == 4
     carrying.items(*names(6), k001=1)
     carrying.crash(counting, commits=commits, landed=landed)
-    assert carrying.go(counting)["exit_code"] == 0
+    assert carrying.go(counting).exit_code == 0
     # The first commit of a launch has no record; each further one that is on disk is an item not run again.
     settled = max(0, commits - 1 + landed)
     assert carrying.ran == names(6)[1 + settled :]
@@ -88,9 +88,9 @@ def test_a_crash_while_going_back_is_still_right(carrying: World, commits: int, 
 )
 def test_moved_inserted_and_gone_items_break_the_carry_there(carrying: World, now: list[str]) -> None:
     carrying.items(*names(5))
-    assert carrying.go(counting, limit=4)["exit_code"] == 4
+    assert carrying.go(counting, limit=4).exit_code == 4
     carrying.items(*now)
-    assert carrying.go(counting, allow_gone=True)["exit_code"] == 0
+    assert carrying.go(counting, allow_gone=True).exit_code == 0
     unbroken = next(n for n in range(6) if now[n] != names(5)[n])
     assert carrying.ran == now[unbroken:]
     assert (carrying.base / "out.jsonl").read_bytes() == carried(carrying)
@@ -99,7 +99,7 @@ def test_moved_inserted_and_gone_items_break_the_carry_there(carrying: World, no
 def test_with_a_carry_changed_items_are_kept_when_asked_until_something_breaks_it(carrying: World) -> None:
     carrying.items(*names(5))
     carrying.job = replace(carrying.job, keep_changed=True)
-    assert carrying.go(counting, limit=3)["exit_code"] == 4
+    assert carrying.go(counting, limit=3).exit_code == 4
     carrying.items("new", *names(5), k001=1)
-    assert carrying.go(counting)["exit_code"] == 0
+    assert carrying.go(counting).exit_code == 0
     assert (carrying.base / "out.jsonl").read_bytes() == carried(carrying)

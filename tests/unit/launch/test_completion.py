@@ -12,14 +12,16 @@ import orjson
 import pytest
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.agents.messages import Log, Refused, StepPut
 from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.checkpoint.record import Record
 from agentrun.errors import AgentrunError, CheckpointError
 from agentrun.events import Planned, Warned
 from agentrun.job.job import ItemsSpec
 from agentrun.job.options import Options
 from agentrun.launch.launch import Launch
 from agentrun.store.folder.store import FolderStore
-from agentrun.store.port import Entry, Store
+from agentrun.store.port import Store
 from unit.launch.bench import (
     DATA,
     FakeExecutor,
@@ -45,7 +47,7 @@ def test_a_state_whose_run_has_a_summary_is_cleared_and_nothing_is_run(in_folder
     states: list[bytes] = []
 
     def hook(store: Hooked) -> None:
-        store.after = lambda checkpoint, entries: states.append((in_folder.folder / "state.json").read_bytes())
+        store.after = lambda checkpoint, records: states.append((in_folder.folder / "state.json").read_bytes())
 
     in_folder.hook = hook
     first = in_folder.go()
@@ -53,11 +55,11 @@ def test_a_state_whose_run_has_a_summary_is_cleared_and_nothing_is_run(in_folder
     results = (in_folder.base / "out.jsonl").read_bytes()
     (in_folder.folder / "state.json").write_bytes(states[-1])
     summary = in_folder.go()
-    assert summary["exit_code"] == 0 and summary["run_id"] == first["run_id"]
+    assert summary.exit_code == 0 and summary.run_id == first.run_id
     assert in_folder.ran == [] and not (in_folder.folder / "state.json").exists()
     assert any(isinstance(event, Warned) and "finished already" in event.text for event in in_folder.events)
     assert (in_folder.base / "out.jsonl").read_bytes() == results
-    assert in_folder.go()["exit_code"] == 0 and in_folder.ran == ["a", "b"]
+    assert in_folder.go().exit_code == 0 and in_folder.ran == ["a", "b"]
 
 
 def test_results_that_a_dying_launch_had_renamed_already_are_its_own(world: World) -> None:
@@ -66,9 +68,9 @@ def test_results_that_a_dying_launch_had_renamed_already_are_its_own(world: Worl
     # One commit at the beginning, one an item, one at the end; then the one before the results.
     world.crash(commits=4, landed=True)
     found = world.state()
-    assert found is not None and "completing" in found.context
+    assert found is not None and found.context.completing == str(world.base / "out.jsonl")
     (world.base / "out.jsonl").write_bytes(results)
-    assert world.go()["exit_code"] == 0
+    assert world.go().exit_code == 0
     assert world.ran == [] and (world.base / "out.jsonl").read_bytes() == results
 
 
@@ -80,7 +82,7 @@ def test_recovery_changes_nothing_on_disk_before_the_first_commit(in_folder: Wor
     before = snapshot(in_folder.folder)
     seen: list[dict[str, tuple[bytes, int]]] = []
 
-    def look(checkpoint: Checkpoint, entries: Sequence[Entry]) -> None:
+    def look(checkpoint: Checkpoint, records: Sequence[Record]) -> None:
         if len(seen) < 2:
             seen.append(snapshot(in_folder.folder))
 
@@ -101,7 +103,7 @@ def test_nothing_is_told_or_started_before_the_first_commit(world: World) -> Non
     world.items("a")
     executor = FakeExecutor()
 
-    def before(checkpoint: Checkpoint, entries: Sequence[Entry]) -> None:
+    def before(checkpoint: Checkpoint, records: Sequence[Record]) -> None:
         if checkpoint.seq == 1:
             assert executor.starts == 0 and executor.began == []
             assert [type(event) for event in world.events] == [Planned]
@@ -110,21 +112,21 @@ def test_nothing_is_told_or_started_before_the_first_commit(world: World) -> Non
         store.before = before
 
     world.hook = hook
-    assert world.go(executor=executor)["exit_code"] == 0
+    assert world.go(executor=executor).exit_code == 0
 
 
 def test_every_launch_raises_launches_and_a_damaged_state_stops_it(in_folder: World) -> None:
     in_folder.items("a", "b")
     in_folder.go(limit=1)
     found = in_folder.state()
-    assert found is not None and found.context["launches"] == 1
+    assert found is not None and found.context.launches == 1
     path = in_folder.folder / "state.json"
     path.write_bytes(path.read_bytes().replace(b'"total": 2', b'"total": 3'))
     before = snapshot(in_folder.folder)
     with pytest.raises(CheckpointError) as caught:
         in_folder.go()
     assert caught.value.exit_code == 65 and snapshot(in_folder.folder) == before
-    assert in_folder.go(accept_edits=True)["exit_code"] == 0
+    assert in_folder.go(accept_edits=True).exit_code == 0
     assert in_folder.ran == ["b"]
 
 
@@ -132,7 +134,7 @@ def test_a_damaged_state_is_kept_when_the_run_is_begun_anew(in_folder: World) ->
     in_folder.items("a", "b")
     in_folder.go(limit=1)
     (in_folder.folder / "state.json").write_bytes(b"{}")
-    assert in_folder.go(fresh=True)["exit_code"] == 0
+    assert in_folder.go(fresh=True).exit_code == 0
     assert in_folder.ran == ["a", "b"]
     (kept,) = (in_folder.folder / "runs").glob("*-set-aside.state")
     assert kept.read_bytes() == b"{}"
@@ -144,7 +146,7 @@ def test_an_edited_output_is_in_the_results(in_folder: World) -> None:
     in_folder.go(limit=1)
     path = in_folder.folder / "state.json"
     path.write_bytes(path.read_bytes().replace(b'"value of a"', b'"edited by hand"'))
-    assert in_folder.go(accept_edits=True)["exit_code"] == 0
+    assert in_folder.go(accept_edits=True).exit_code == 0
     assert [line["output"]["of"] for line in in_folder.results()] == ["edited by hand", "value of b"]
 
 
@@ -161,7 +163,7 @@ def test_a_second_launch_is_refused_while_the_first_is_at_work(world: World) -> 
             second.close()
         return await answer(attempt, channel)
 
-    assert world.go(script)["exit_code"] == 0
+    assert world.go(script).exit_code == 0
 
 
 def test_state_json_stays_small_and_says_where_the_run_is(in_folder: World) -> None:
@@ -169,7 +171,7 @@ def test_state_json_stays_small_and_says_where_the_run_is(in_folder: World) -> N
     in_folder.job = replace(in_folder.job, stop_after_failures=0)
     most = 0
 
-    def after(checkpoint: Checkpoint, entries: Sequence[Entry]) -> None:
+    def after(checkpoint: Checkpoint, records: Sequence[Record]) -> None:
         nonlocal most
         most = max(most, (in_folder.folder / "state.json").stat().st_size)
 
@@ -195,15 +197,15 @@ def test_an_unfinished_run_of_version_1_goes_on(in_folder: World) -> None:
     for number in range(8):
         (in_folder.base / "docs" / f"{number}.txt").write_text(f"document {number} é\u2028")
     in_folder.job = replace(in_folder.job, agent="agent.py:read", items=ItemsSpec(kind="files", pattern="docs/*.txt"))
-    assert in_folder.go()["exit_code"] == 0
+    assert in_folder.go().exit_code == 0
     assert in_folder.ran == [f"docs/{number}.txt" for number in (5, 6, 7, 1)]
     assert in_folder.keys() == [f"docs/{number}.txt" for number in (0, 1, 3, 4, 5, 6, 7)]
 
 
 def test_logs_are_kept_of_items_that_are_not_done(in_folder: World) -> None:
     async def script(attempt: Attempt, channel: Channel) -> Outcome:
-        await channel({"type": "log", "text": f"hello from {attempt.item.key}"})
-        assert "error" in await channel({"type": "nonsense"})
+        await channel(Log(f"hello from {attempt.item.key}"))
+        assert isinstance(await channel(StepPut("a", 0, "1")), Refused)
         return failing() if attempt.item.key == "b" else await answer(attempt, channel)
 
     in_folder.items("a", "b")

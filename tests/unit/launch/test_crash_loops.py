@@ -11,8 +11,8 @@ import pytest
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.checkpoint.record import Record
 from agentrun.errors import AgentError
-from agentrun.store.port import Entry
 from agentrun.values.units import parse_allowance
 from unit.launch.bench import (
     Died,
@@ -41,7 +41,7 @@ class CrashWorld(World):
                 raise Died("the runner is gone")
             return await answer(attempt, channel)
 
-        def before(checkpoint: Checkpoint, entries: Sequence[Entry]) -> None:
+        def before(checkpoint: Checkpoint, records: Sequence[Record]) -> None:
             if armed:
                 raise Died("the runner is gone")
 
@@ -71,12 +71,12 @@ def test_an_item_that_takes_the_runner_with_it_is_set_aside_the_third_time(crash
     assert crashing.ran == ["k002", "k003", "k004", "k005", "k001"]  # last, and alone
     summary = crashing.go()
     assert crashing.ran == []
-    assert summary["exit_code"] == 1 and summary["counts"]["failed"] == 1
+    assert summary.exit_code == 1 and summary.counts["failed"] == 1
     for options in ({}, {"failed": True}, {"agent": "v2"}):
-        assert crashing.go(**options)["exit_code"] == 1
+        assert crashing.go(**options).exit_code == 1
         assert crashing.ran == []
     crashing.job = replace(crashing.job, allow_failures=parse_allowance("1"))
-    assert crashing.go()["exit_code"] == 0
+    assert crashing.go().exit_code == 0
     assert crashing.keys() == [key for key in names(6) if key != "k001"]
 
 
@@ -93,7 +93,7 @@ def test_a_suspect_that_is_done_after_all_counts_like_any_other(crashing: CrashW
         return await answer(attempt, channel)
 
     executor.script = script
-    assert crashing.go(executor=executor)["exit_code"] == 0
+    assert crashing.go(executor=executor).exit_code == 0
     assert crashing.ran[-1] == "k001" and live["k001"] == {"k001"}
     assert (crashing.base / "out.jsonl").read_bytes() == crashing.expected()
 
@@ -104,7 +104,7 @@ def test_an_item_that_failed_before_and_takes_the_runner_with_it_is_set_aside_to
     for _ in range(3):
         crashing.die()
         assert crashing.ran == ["k001"]
-    assert crashing.go()["exit_code"] == 1
+    assert crashing.go().exit_code == 1
     assert crashing.ran == []
 
 
@@ -115,14 +115,14 @@ def test_a_reboot_is_nobodys_fault(crashing: CrashWorld) -> None:
         assert crashing.ran[-1] == "k001"
         assert crashing.ran != ["k002", "k001"]
         store = crashing.store()
-        store.lock(wait_seconds=0)
+        lease = store.lock(wait_seconds=0)
         found = store.load().checkpoint
         assert found is not None and found.running
-        found.context["boot"] = "another"
+        found.context.boot = "another"
         found.seq += 1
         store.commit(found)
-        store.release()
-    assert crashing.go()["exit_code"] == 0
+        lease.release()
+    assert crashing.go().exit_code == 0
 
 
 def test_with_crash_limit_0_nothing_is_set_aside(crashing: CrashWorld) -> None:
@@ -131,16 +131,16 @@ def test_with_crash_limit_0_nothing_is_set_aside(crashing: CrashWorld) -> None:
     for _ in range(5):
         crashing.die()
         assert crashing.ran[-1] == "k001"
-    assert crashing.go()["exit_code"] == 0
+    assert crashing.go().exit_code == 0
     assert crashing.ran == ["k001", "k002"]
 
 
 def test_a_clean_stop_counts_no_death(crashing: CrashWorld) -> None:
     crashing.items(*names(3))
     for _ in range(5):
-        assert crashing.go(only({"k001": failing("Stop")}))["exit_code"] == 4
+        assert crashing.go(only({"k001": failing("Stop")})).exit_code == 4
         assert crashing.ran[-1] == "k001"
-    assert crashing.go()["exit_code"] == 0
+    assert crashing.go().exit_code == 0
 
 
 def test_a_launch_that_could_not_start_its_agent_counts_no_death(crashing: CrashWorld) -> None:
@@ -154,7 +154,7 @@ def test_a_launch_that_could_not_start_its_agent_counts_no_death(crashing: Crash
             crashing.go(executor=Broken())
         found = crashing.state()
         assert found is not None and found.running == []
-    assert crashing.go()["exit_code"] == 0
+    assert crashing.go().exit_code == 0
     assert crashing.ran == names(3)
 
 
@@ -163,7 +163,7 @@ def test_with_a_carry_a_suspect_keeps_its_place(crashing: CrashWorld) -> None:
     crashing.job = replace(crashing.job, carry=True)
     crashing.die()
     crashing.die()
-    assert crashing.go(counting)["exit_code"] == 0
+    assert crashing.go(counting).exit_code == 0
     assert crashing.ran == ["k001", "k002", "k003"]
 
 
@@ -172,7 +172,7 @@ def test_with_a_carry_a_set_aside_item_is_passed_over_and_the_chain_holds(crashi
     crashing.job = replace(crashing.job, carry=True)
     for _ in range(3):
         crashing.die()
-    assert crashing.go(counting)["exit_code"] == 1
+    assert crashing.go(counting).exit_code == 1
     assert crashing.ran == ["k002", "k003"]
-    assert crashing.go(counting)["exit_code"] == 1
+    assert crashing.go(counting).exit_code == 1
     assert crashing.ran == []

@@ -26,9 +26,9 @@ def test_limit_runs_exactly_so_many(world: World, concurrency: int, limit: int) 
     world.items(*names(9))
     world.job = replace(world.job, concurrency=concurrency)
     summary = world.go(limit=limit)
-    assert summary["exit_code"] == 4 and summary["counts"]["done"] == limit
+    assert summary.exit_code == 4 and summary.counts["done"] == limit
     assert sorted(world.ran) == names(limit)
-    assert world.go(limit=9 - limit)["exit_code"] == 0
+    assert world.go(limit=9 - limit).exit_code == 0
     assert world.keys() == names(9)
 
 
@@ -53,11 +53,11 @@ def test_the_first_signal_lets_what_is_in_flight_finish(world: World) -> None:
         stopped.set()
 
     summary = world.go(executor=executor, during=during)
-    assert summary["exit_code"] == 143 and summary["counts"]["done"] == 4
+    assert summary.exit_code == 143 and summary.counts["done"] == 4
     assert [event.in_flight for event in world.events if isinstance(event, Stopping)] == [2]
     found = world.state()
     assert found is not None and found.running == []
-    assert world.go()["exit_code"] == 0
+    assert world.go().exit_code == 0
     assert world.ran == names(10)[4:]
     assert (world.base / "out.jsonl").read_bytes() == world.expected()
 
@@ -80,11 +80,11 @@ def test_the_second_signal_cancels_and_the_items_go_back(world: World) -> None:
         launch.request_stop(2)
 
     summary = world.go(executor=executor, during=during)
-    assert summary["exit_code"] == 130 and summary["counts"]["pending"] == 4
+    assert summary.exit_code == 130 and summary.counts["pending"] == 4
     assert not executor.live
     found = world.state()
     assert found is not None and found.running == [] and found.counts["failed"] == 0
-    assert world.go()["exit_code"] == 0
+    assert world.go().exit_code == 0
     assert world.ran == names(6)[2:]
 
 
@@ -98,7 +98,7 @@ def test_without_an_end_the_grace_period_cancels(world: World) -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    assert world.go(script)["exit_code"] == 129
+    assert world.go(script).exit_code == 129
     assert world.state() is not None
 
 
@@ -109,9 +109,9 @@ def test_a_signal_before_the_work_begins_starts_nothing(world: World) -> None:
         assert world.launch is not None
         world.launch.request_stop(15)
 
-    assert world.go(prepared=prepared)["exit_code"] == 143
+    assert world.go(prepared=prepared).exit_code == 143
     assert world.ran == []
-    assert world.go()["exit_code"] == 0
+    assert world.go().exit_code == 0
 
 
 def test_a_signal_counts_over_the_reason_that_came_first(world: World) -> None:
@@ -132,4 +132,4 @@ def test_a_signal_counts_over_the_reason_that_came_first(world: World) -> None:
         launch.request_stop(15)
         bad_key_is_told.set()
 
-    assert world.go(script, during=during)["exit_code"] == 143
+    assert world.go(script, during=during).exit_code == 143

@@ -15,10 +15,10 @@ import pytest
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.checkpoint.record import Record
 from agentrun.errors import DiskError
 from agentrun.events import Began, Planned
 from agentrun.launch.launch import Launch
-from agentrun.store.port import Entry
 from agentrun.system.disk import Disk
 from unit.launch.bench import (
     FakeExecutor,
@@ -42,7 +42,7 @@ def test_results_are_in_item_order_whatever_the_order_of_finishing(world: World)
     world.job = replace(world.job, concurrency=8)
     executor = FakeExecutor(shuffled)
     summary = world.go(executor=executor)
-    assert summary["exit_code"] == 0 and summary["counts"]["done"] == 60
+    assert summary.exit_code == 0 and summary.counts["done"] == 60
     assert world.results() == [
         {"index": n, "key": key, "output": {"of": f"value of {key}"}} for n, key in enumerate(names(60))
     ]
@@ -57,9 +57,9 @@ def test_a_finished_run_leaves_no_state_and_the_next_begins_at_the_first_item(wo
     assert world.state() is None
     second = world.go()
     assert world.ran == ["a", "b"]
-    assert second["run_id"] > first["run_id"]
+    assert second.run_id > first.run_id
     last = world.planned().last
-    assert last is not None and last["run_id"] == first["run_id"]
+    assert last is not None and last.run_id == first.run_id
 
 
 def test_a_slot_takes_the_next_item_only_when_its_checkpoint_is_on_disk(world: World) -> None:
@@ -68,8 +68,8 @@ def test_a_slot_takes_the_next_item_only_when_its_checkpoint_is_on_disk(world: W
     executor = FakeExecutor()
     held: list[tuple[list[str], int]] = []
 
-    def hold(checkpoint: Checkpoint, entries: Sequence[Entry]) -> None:
-        if entries:
+    def hold(checkpoint: Checkpoint, records: Sequence[Record]) -> None:
+        if records:
             assert world.launch is not None
             held.append((list(executor.began), world.launch.progress.done))
 
@@ -77,7 +77,7 @@ def test_a_slot_takes_the_next_item_only_when_its_checkpoint_is_on_disk(world: W
         store.meanwhile = store.after = hold
 
     world.hook = hook
-    assert world.go(executor=executor)["exit_code"] == 0
+    assert world.go(executor=executor).exit_code == 0
     assert held == [
         (["a"], 0),
         (["a"], 0),
@@ -98,8 +98,8 @@ def test_slots_side_by_side_take_no_item_while_the_commit_of_theirs_is_held_up(w
     async def during(launch: Launch) -> None:
         loops.append(asyncio.get_running_loop())
 
-    def hold(checkpoint: Checkpoint, entries: Sequence[Entry]) -> None:
-        if entries and loops:
+    def hold(checkpoint: Checkpoint, records: Sequence[Record]) -> None:
+        if records and loops:
             # The store has a thread of its own here: the loop goes on, and finds nothing to begin.
             asyncio.run_coroutine_threadsafe(idle(), loops[0]).result()
             assert world.launch is not None
@@ -109,7 +109,7 @@ def test_slots_side_by_side_take_no_item_while_the_commit_of_theirs_is_held_up(w
         store.meanwhile = store.after = hold
 
     world.hook = hook
-    assert world.go(executor=executor, during=during)["exit_code"] == 0
+    assert world.go(executor=executor, during=during).exit_code == 0
     assert begun and max(begun) <= 2
 
 
@@ -126,9 +126,9 @@ def test_running_names_what_is_in_flight_before_it_begins(world: World) -> None:
             await asyncio.sleep(0)
         return await answer(attempt, channel)
 
-    def after(checkpoint: Checkpoint, entries: Sequence[Entry]) -> None:
-        settled.update(entry.fields["key"] for entry in entries)
-        running = [item["key"] for item in checkpoint.running]
+    def after(checkpoint: Checkpoint, records: Sequence[Record]) -> None:
+        settled.update(record.key for record in records)
+        running = [item.key for item in checkpoint.running]
         assert not settled & set(running)
         assert len(running) <= 3
         on_disk.append(running)
@@ -138,7 +138,7 @@ def test_running_names_what_is_in_flight_before_it_begins(world: World) -> None:
 
     world.hook = hook
     executor = FakeExecutor(script)
-    assert world.go(executor=executor)["exit_code"] == 0
+    assert world.go(executor=executor).exit_code == 0
     assert on_disk[0] == names(3)
     assert on_disk[-1] == on_disk[-2] == []
     assert {key for running in on_disk for key in running} == set(names(30))
@@ -149,8 +149,8 @@ def test_at_concurrency_1_there_is_a_checkpoint_after_every_item(world: World) -
     commits: list[tuple[list[str], list[str]]] = []
 
     def hook(store: Hooked) -> None:
-        store.after = lambda checkpoint, entries: commits.append(
-            ([entry.fields["key"] for entry in entries], [item["key"] for item in checkpoint.running])
+        store.after = lambda checkpoint, records: commits.append(
+            ([record.key for record in records], [item.key for item in checkpoint.running])
         )
 
     world.hook = hook
@@ -178,9 +178,9 @@ def test_a_commit_takes_all_that_gathered_while_the_one_before_was_written(world
         await idle()
         others_are_done.set()
 
-    def meanwhile(checkpoint: Checkpoint, entries: Sequence[Entry]) -> None:
-        if entries:
-            sizes.append(len(entries))
+    def meanwhile(checkpoint: Checkpoint, records: Sequence[Record]) -> None:
+        if records:
+            sizes.append(len(records))
             first_is_in.set()
             others_are_done.wait()
 
@@ -189,7 +189,7 @@ def test_a_commit_takes_all_that_gathered_while_the_one_before_was_written(world
 
     executor.script = script
     world.hook = hook
-    assert world.go(executor=executor, during=during)["exit_code"] == 0
+    assert world.go(executor=executor, during=during).exit_code == 0
     assert sizes == [1, 7]
 
 
@@ -202,7 +202,7 @@ def test_an_error_of_the_store_ends_the_launch_and_nothing_more_is_acknowledged(
     found = world.state()
     assert found is not None and found.counts["done"] == done_then < 12
     before = set(world.ran)
-    assert world.go()["exit_code"] == 0
+    assert world.go().exit_code == 0
     assert len(before & set(world.ran)) <= 4
     assert (world.base / "out.jsonl").read_bytes() == world.expected()
 
@@ -255,7 +255,7 @@ def test_an_ambiguous_commit_ends_the_launch_with_74_and_the_next_one_is_right(
         counted = len(in_folder.ran)
         # Where only the last fsync failed, all that it was to make durable is there: the next run is another one.
         is_over = not (in_folder.folder / "state.json").exists() and bool(in_folder.ran)
-        assert in_folder.go(overwrite=True)["exit_code"] == 0
+        assert in_folder.go(overwrite=True).exit_code == 0
         assert counted + len(in_folder.ran) <= (10 if is_over else 5 + 2)
         assert (in_folder.base / "out.jsonl").read_bytes() == expected
     assert at > 5
@@ -281,7 +281,7 @@ def test_dying_at_any_commit_and_going_on_gives_the_same_results(world: World, c
         found = world.state()
         assert (found.counts.get("done", 0) if found else 0) >= acknowledged
         summary = world.go(overwrite=True)
-        assert summary["exit_code"] == 0
+        assert summary.exit_code == 0
         for key in world.ran:
             counted[key] = counted.get(key, 0) + 1
         assert (world.base / "out.jsonl").read_bytes() == expected

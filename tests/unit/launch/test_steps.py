@@ -8,18 +8,20 @@ from typing import Any
 
 import orjson
 
-from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.agents.attempt import Attempt, Channel, Outcome, call_json
+from agentrun.agents.messages import KnownStep, Received, Refused, Reply, StepGet, StepPut
 from unit.launch.bench import FakeExecutor, Script, World, failing, names
 
 
 async def do_step(channel: Channel, name: str, value: Any, calls: Counter[str], key: str) -> Any:
     """As the context does it."""
-    known = await channel({"type": "step_get", "name": name})
-    if known["found"]:
-        return orjson.loads(known["output"])
-    calls[f"{key} {name} {known['n']}"] += 1
+    known = await channel(StepGet(name))
+    assert isinstance(known, KnownStep)
+    if known.output is not None:
+        return orjson.loads(known.output)
+    calls[f"{key} {name} {known.n}"] += 1
     output = orjson.dumps(value).decode()
-    assert await channel({"type": "step_put", "name": name, "n": known["n"], "output": output}) == {}
+    assert await channel(StepPut(name, known.n, output)) == Received()
     return value
 
 
@@ -51,7 +53,7 @@ def test_a_step_that_is_on_disk_is_never_called_again_wherever_the_launch_dies(w
             state = world.state()
             kept = {tuple(one.split()) for one in calls} if state else set()
             before = Counter(calls)
-            assert world.go(with_steps(calls, *steps), overwrite=True)["exit_code"] == 0
+            assert world.go(with_steps(calls, *steps), overwrite=True).exit_code == 0
             assert outputs(world) == expected
             again = [one for one in calls if calls[one] > 1]
             # At most the one whose commit was under way; if that landed, none.
@@ -62,7 +64,7 @@ def test_a_step_that_is_on_disk_is_never_called_again_wherever_the_launch_dies(w
 def test_a_retry_and_a_later_launch_go_on_after_the_finished_steps(world: World) -> None:
     calls: Counter[str] = Counter()
     world.items("x")
-    assert world.go(with_steps(calls, "a", "b", "c", fails="c"))["exit_code"] == 0
+    assert world.go(with_steps(calls, "a", "b", "c", fails="c")).exit_code == 0
     assert calls == {"x a 0": 1, "x b 0": 1, "x c 0": 1}
 
 
@@ -74,8 +76,8 @@ def test_a_failed_item_keeps_its_steps_for_the_next_launch(world: World) -> None
         await do_step(channel, "a", 1, calls, "x")
         return failing()
 
-    assert world.go(fails)["exit_code"] == 1
-    assert world.go(with_steps(calls, "a", "b"))["exit_code"] == 0
+    assert world.go(fails).exit_code == 1
+    assert world.go(with_steps(calls, "a", "b")).exit_code == 0
     assert calls == {"x a 0": 1, "x b 0": 1}
     assert outputs(world) == {"x": [1, "x/b/1"]}
 
@@ -91,7 +93,7 @@ def test_an_item_that_changed_remembers_nothing_of_what_it_was(world: World) -> 
         seen.append(attempt.generation)
         return await with_steps(calls, "a", "b")(attempt, channel)
 
-    assert world.go(script)["exit_code"] == 0
+    assert world.go(script).exit_code == 0
     assert calls["x a 0"] == 2
     assert seen == [1, 0]
 
@@ -100,8 +102,8 @@ def test_forget_steps_begins_unfinished_items_anew_once(world: World) -> None:
     calls: Counter[str] = Counter()
     world.items("x", "y", "z")
     world.crash(with_steps(calls, "a", "b"), commits=5, landed=True)
-    assert world.go(with_steps(calls, "a", "b"), forget_steps=True, limit=1)["exit_code"] == 4
-    assert world.go(with_steps(calls, "a", "b"))["exit_code"] == 0
+    assert world.go(with_steps(calls, "a", "b"), forget_steps=True, limit=1).exit_code == 4
+    assert world.go(with_steps(calls, "a", "b")).exit_code == 0
     # x was done before; y had one step, and did it again; not a third time.
     assert calls["x a 0"] == 1
     assert calls["y a 0"] == 2
@@ -122,16 +124,16 @@ def test_a_step_sequence_that_differs_is_warned_of_in_the_items_log(world: World
             await do_step(channel, name, 2, calls, "x")
         return failing()
 
-    assert world.go(fails)["exit_code"] == 1
+    assert world.go(fails).exit_code == 1
     folders = [world.folder / "logs"]
-    assert world.go(differs)["exit_code"] == 1
+    assert world.go(differs).exit_code == 1
     if world.memory is None:
         said = b"".join(path.read_bytes() for folder in folders for path in folder.iterdir())
         assert said.count(b"its steps differ from last time: step 2 is 'outline' now") == 1
         assert b"search, draft" in said
-    records = [record for _, record in _scan(world) if record["kind"] == "failed"]
-    assert "warning" not in records[0]
-    assert records[-1]["warning"].startswith("its steps differ")
+    records = [record for record in world.records() if record.kind == "failed"]
+    assert not records[0].warning
+    assert records[-1].warning.startswith("its steps differ")
 
 
 def test_steps_side_by_side_that_ended_in_another_order_are_no_difference(world: World) -> None:
@@ -139,23 +141,22 @@ def test_steps_side_by_side_that_ended_in_another_order_are_no_difference(world:
     world.items("x")
 
     async def fails(attempt: Attempt, channel: Channel) -> Outcome:
-        first = await channel({"type": "step_get", "name": "a"})
-        assert not first["found"]
+        assert await channel(StepGet("a")) == KnownStep(0, found=False)
         await do_step(channel, "b", 2, calls, "x")
         return failing()
 
-    assert world.go(fails)["exit_code"] == 1
-    assert world.go(with_steps(calls, "a", "b"))["exit_code"] == 0
-    records = [record for _, record in _scan_ended(world) if record["kind"] == "done"]
-    assert "warning" not in records[-1]
+    assert world.go(fails).exit_code == 1
+    assert world.go(with_steps(calls, "a", "b")).exit_code == 0
+    records = [record for record in world.records() if record.kind == "done"]
+    assert not records[-1].warning
 
 
 def test_what_is_wrong_with_a_message_is_told_and_nothing_is_kept(world: World) -> None:
     world.items("x")
-    said: list[dict[str, Any]] = []
+    replies: list[Reply] = []
 
     async def script(attempt: Attempt, channel: Channel) -> Outcome:
-        for message in (
+        messages: list[dict[str, Any]] = [
             {"type": "step_get", "name": ""},
             {"type": "step_get"},
             {"type": "step_put", "name": "a", "n": 0, "output": "1"},
@@ -163,13 +164,13 @@ def test_what_is_wrong_with_a_message_is_told_and_nothing_is_kept(world: World) 
             {"type": "ask", "question": "  "},
             {"type": "usage", "cost": -1},
             {"type": "dance"},
-        ):
-            said.append(await channel(message))
+        ]
+        replies.extend([await call_json(channel, message) for message in messages])
         return Outcome("done", b"1")
 
-    assert world.go(script)["exit_code"] == 0
-    assert all(set(answer) == {"error"} for answer in said)
-    assert [record["kind"] for _, record in _scan_ended(world)] == ["done"]
+    assert world.go(script).exit_code == 0
+    assert len(replies) == 7 and all(isinstance(reply, Refused) for reply in replies)
+    assert [record.kind for record in world.records()] == ["done"]
 
 
 def test_what_is_said_after_the_attempt_is_over_does_not_count(world: World) -> None:
@@ -180,20 +181,20 @@ def test_what_is_said_after_the_attempt_is_over_does_not_count(world: World) -> 
         channels.append(channel)
         if attempt.number == 1:
             return failing("Retry")
-        assert "error" in await channels[0]({"type": "step_get", "name": "a"})
+        assert isinstance(await channels[0](StepGet("a")), Refused)
         return Outcome("done", b"1")
 
-    assert world.go(script)["exit_code"] == 0
+    assert world.go(script).exit_code == 0
 
 
 def test_compaction_drops_the_steps_of_settled_items_and_keeps_those_of_others(world: World) -> None:
     calls: Counter[str] = Counter()
     world.items(*names(6))
     world.crash(with_steps(calls, "a", "b"), commits=10, landed=True)
-    assert world.go(with_steps(calls, "a", "b"), compact_over_bytes=1, limit=1)["exit_code"] == 4
-    kinds = Counter((record["kind"], record["key"]) for _, record in _scan(world))
+    assert world.go(with_steps(calls, "a", "b"), compact_over_bytes=1, limit=1).exit_code == 4
+    kinds = Counter((record.kind, record.key) for record in world.records())
     assert kinds["step", "k000"] == 0
-    assert world.go(with_steps(calls, "a", "b"))["exit_code"] == 0
+    assert world.go(with_steps(calls, "a", "b")).exit_code == 0
     assert max(calls.values()) == 1
     assert outputs(world)["k003"] == ["k003/a/0", "k003/b/1"]
 
@@ -205,20 +206,7 @@ def test_side_by_side_each_item_has_its_own_steps(world: World) -> None:
     for commits in (3, 9, 17):
         world.crash(with_steps(calls, "a", "b", "c"), commits=commits, landed=True, overwrite=True)
     executor = FakeExecutor(with_steps(calls, "a", "b", "c"))
-    assert world.go(executor=executor)["exit_code"] == 0
+    assert world.go(executor=executor).exit_code == 0
     assert executor.most_live <= 8
     assert max(calls.values()) <= 3
     assert outputs(world) == {key: [f"{key}/a/0", f"{key}/b/1", f"{key}/c/2"] for key in names(30)}
-
-
-def _scan(world: World) -> list[tuple[int, dict[str, Any]]]:
-    store = world.store()
-    store.load()
-    return list(store.scan())
-
-
-def _scan_ended(world: World) -> list[tuple[int, dict[str, Any]]]:
-    if world.memory is not None:
-        return list(world.memory.scan())
-    (path,) = (world.folder / "runs").glob("*.jsonl")
-    return [(0, orjson.loads(line)) for line in path.read_bytes().splitlines()]

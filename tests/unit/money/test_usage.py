@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentrun.money.providers import read_usage
-from agentrun.money.usage import add_usage, check_usage, format_cost, format_tokens
+from agentrun.money.usage import Usage, check_usage, format_cost, format_tokens
 
 # The providers' JSON, as their SDKs hold it in objects with the same names.
 CHAT = {
@@ -259,14 +259,14 @@ def test_what_was_given_is_named() -> None:
         ({"model": "m"}, "says neither tokens nor a cost"),
         ({"input_tokens": -1}, "input_tokens is -1; it is a whole number, 0 or more"),
         ({"input_tokens": 1.5}, "input_tokens is 1.5"),
-        ({"input_tokens": True}, "input_tokens is True"),
-        ({"input_tokens": "12"}, "input_tokens is '12'"),
+        ({"input_tokens": True}, "input_tokens is true"),
+        ({"input_tokens": "12"}, 'input_tokens is "12"'),
         ({"output_tokens": 2**60}, "output_tokens is 1152921504606846976"),
         ({"cost": 1, "requests": -2}, "requests is -2"),
-        ({"cost": float("nan")}, "cost is nan; it is US dollars"),
-        ({"cost": float("inf")}, "cost is inf"),
+        ({"cost": float("nan")}, "cost is NaN; it is US dollars"),
+        ({"cost": float("inf")}, "cost is Infinity"),
         ({"cost": -0.01}, "cost is -0.01"),
-        ({"cost": "3"}, "cost is '3'"),
+        ({"cost": "3"}, 'cost is "3"'),
         ({"cost": 1, "model": 3}, "model is 3; it is text"),
         ({"input_tokens": 5, "cache_read_tokens": 4, "cache_write_tokens": 2}, "input_tokens is the total"),
         ({"input_tokens": 5, "cache_write_tokens": 1, "cache_write_1h_tokens": 2}, "which it is a part of"),
@@ -290,13 +290,17 @@ def test_a_checked_message_has_every_field() -> None:
 
 
 def test_sums_have_a_cost_if_one_part_has_and_stay_readable() -> None:
-    total: dict[str, Any] = {}
-    assert add_usage(total, {}) == {"input_tokens": 0, "output_tokens": 0, "requests": 0}
+    total = Usage()
+    total.add(Usage())
+    assert total.as_json() == {"input_tokens": 0, "output_tokens": 0, "requests": 0}
     for _ in range(10):
-        total = add_usage(total, check_usage({"cost": 0.1, "input_tokens": 3}))
-    assert total == {"cost": 1.0, "input_tokens": 30, "output_tokens": 0, "requests": 10}
-    assert add_usage(total, {"input_tokens": 1, "cost": None})["cost"] == 1.0
-    assert add_usage({"cost": 0.0}, {}) == {"cost": 0.0, "input_tokens": 0, "output_tokens": 0, "requests": 0}
+        total.add(Usage.of(check_usage({"cost": 0.1, "input_tokens": 3})))
+    assert total.as_json() == {"cost": 1.0, "input_tokens": 30, "output_tokens": 0, "requests": 10}
+    total.add(Usage(input_tokens=1))
+    assert (total.cost, total.tokens) == (1.0, 31)
+    free = Usage(cost=0.0)
+    free.add(Usage())
+    assert free.as_json() == {"cost": 0.0, "input_tokens": 0, "output_tokens": 0, "requests": 0}
 
 
 @pytest.mark.parametrize(
@@ -320,7 +324,7 @@ def test_money_has_the_digits_that_say_something(cost: float, shown: str) -> Non
 
 
 def test_tokens_in_words() -> None:
-    assert format_tokens({"input_tokens": 12345, "output_tokens": 6}) == "12,345 tokens in, 6 out"
+    assert format_tokens(Usage(input_tokens=12345, output_tokens=6)) == "12,345 tokens in, 6 out"
 
 
 def test_nothing_heavy_is_imported() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from agentrun.checkpoint.record import PublishedFile
 from agentrun.errors import DiskError, UsageError
 from agentrun.item import key_digest
 from agentrun.outputs.files import FILES_MOST, ItemFiles, ItemFilesError, files_folder
@@ -39,7 +40,7 @@ class Place:
         path.write_bytes(content)
         return path
 
-    def publish(self, key: str = "k") -> list[dict[str, object]]:
+    def publish(self, key: str = "k") -> list[PublishedFile]:
         return self.files.publish(self.work, self.output, key)
 
     def published(self) -> dict[str, bytes]:
@@ -72,8 +73,8 @@ def test_files_are_published_beside_the_results_and_named_with_size_and_hash(tmp
     place.write("b/c/d.bin", b"\x00" * 5)
     place.write("a.txt", b"a")
     assert place.publish() == [
-        {"path": "res.files/k/a.txt", "size": 1, "sha256": SHA_A},
-        {"path": "res.files/k/b/c/d.bin", "size": 5, "sha256": hashlib.sha256(b"\x00" * 5).hexdigest()},
+        PublishedFile("res.files/k/a.txt", 1, SHA_A),
+        PublishedFile("res.files/k/b/c/d.bin", 5, hashlib.sha256(b"\x00" * 5).hexdigest()),
     ]
     assert place.published() == {"k/a.txt": b"a", "k/b/c/d.bin": b"\x00" * 5}
     # It is still the item's, in case the checkpoint does not come.
@@ -87,7 +88,7 @@ def test_results_on_another_file_system_get_copies(place: Place, tmp_path: Path)
     with tempfile.TemporaryDirectory(dir=shared) as elsewhere:
         place.output = Path(elsewhere) / "res.jsonl"
         place.write("sub/a", b"a")
-        assert place.publish() == [{"path": "res.files/k/sub/a", "size": 1, "sha256": SHA_A}]
+        assert place.publish() == [PublishedFile("res.files/k/sub/a", 1, SHA_A)]
         assert place.published() == {"k/sub/a": b"a"}
 
 
@@ -225,8 +226,8 @@ def test_a_link_in_place_of_an_items_published_files_is_replaced_not_followed(pl
 def test_keys_that_are_no_names_get_a_readable_one(place: Place) -> None:
     place.write("a", b"a")
     (one,) = place.publish("../../docs/ü 1.txt")
-    assert one["path"] == f"res.files/{folder_name('../../docs/ü 1.txt')}/a"
-    assert (place.output.parent / str(one["path"])).read_bytes() == b"a"
+    assert one.path == f"res.files/{folder_name('../../docs/ü 1.txt')}/a"
+    assert (place.output.parent / one.path).read_bytes() == b"a"
 
 
 @pytest.mark.parametrize("key", ["a", "0001.txt", "A-b_c.d", "x" * 100])

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from agentrun.checkpoint.ledger import FAILED, PENDING, Ledger
+from agentrun.checkpoint.record import Kind
 from agentrun.errors import ItemsError
 from agentrun.item import key_digest
 from agentrun.items.open import Source, open_source
 from agentrun.job.job import ItemsSpec
 from agentrun.runs.carry import go_back
 from agentrun.runs.plan import Plan, RepeatedKeys, is_tried_again, list_items, too_much_gone
+from unit.records import make_record
 
 
 @pytest.fixture
@@ -31,12 +33,12 @@ def content(source: Source, position: int) -> str:
     return found[:8].hex()
 
 
-def known(source: Source, *, kinds: str = "done", agent: str = "v1") -> Ledger:
+def known(source: Source, *, kinds: Kind = "done", agent: str = "v1") -> Ledger:
     """A ledger with a record of each item of a source."""
     ledger = Ledger()
     for index, raw in enumerate(source):
-        record = {"kind": kinds, "key": source.identify(raw).key, "gen": 0, "index": index, "agent": agent}
-        ledger.apply(index, {**record, "hash": content(source, index)})
+        key, found = source.identify(raw).key, content(source, index)
+        ledger.apply(index, make_record(key, kinds, index=index, agent=agent, hash=found))
     return ledger
 
 

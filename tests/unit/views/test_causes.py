@@ -10,6 +10,7 @@ import pytest
 from agentrun.agents.failure import Failure
 from agentrun.views.causes import cause_shape, group_failures, raised_at
 from agentrun.views.item import ItemView
+from unit.records import make_record
 
 
 @pytest.mark.parametrize(
@@ -95,8 +96,8 @@ def test_odd_and_long_messages_are_no_trouble(text: str) -> None:
 
 
 def failed(index: int, message: str, **facts: Any) -> ItemView:
-    error = Failure("exception", message, types=("builtins.ValueError", "builtins.Exception"), **facts).as_json()
-    return ItemView(index, f"key-{index}", "failed", {"kind": "failed", "error": error})
+    error = Failure("exception", message, types=("builtins.ValueError", "builtins.Exception"), **facts)
+    return ItemView(index, f"key-{index}", "failed", make_record(f"key-{index}", "failed", error=error))
 
 
 def test_failures_are_grouped_with_the_most_frequent_cause_first() -> None:
@@ -120,8 +121,9 @@ def test_a_status_or_an_exit_code_is_a_fact_and_not_a_number_in_a_message() -> N
 
 
 def test_items_that_did_not_fail_are_in_no_group() -> None:
-    skipped = ItemView(0, "a", "skipped", {"kind": "skipped", "error": {"origin": "exception", "message": "no"}})
-    assert group_failures([skipped, ItemView(1, "b", "pending"), ItemView(2, "c", "done", {"kind": "done"})]) == []
+    skipped = ItemView(0, "a", "skipped", make_record("a", "skipped", error=Failure("exception", "no")))
+    done = ItemView(2, "c", "done", make_record("c", output=1))
+    assert group_failures([skipped, ItemView(1, "b", "pending"), done]) == []
 
 
 def test_a_group_names_the_line_of_the_user_that_raised_it() -> None:

@@ -1,4 +1,4 @@
-"""What all programs have in common: what they are told of their attempt, and what is made of what they say."""
+"""What all programs share: the description of their attempt, their folders, and the outcomes of what they print."""
 
 from __future__ import annotations
 
@@ -9,29 +9,26 @@ import queue
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import orjson
+from msgspec.structs import replace
 
 from agentrun.agents.attempt import Attempt, Outcome
 from agentrun.agents.context import idempotency_key
 from agentrun.agents.exceptions import failure_from
 from agentrun.agents.failure import Failure
 from agentrun.errors import Fail
+from agentrun.executors.programs.protocol import CANNOT_RUN, NOT_FOUND, OUTPUT_LIMIT_BYTES
 from agentrun.item import Item
 from agentrun.system.disk import disk_error
 from agentrun.values.json import NotJson, encode
 
-OUTPUT_LIMIT_BYTES = 16 * 1024 * 1024
-LINE_LIMIT_BYTES = 32 * 1024 * 1024
-"""Of JSON in which a program speaks with the runner."""
-SKIPPED, CANNOT_RUN, NOT_FOUND = 77, 126, 127
 _BEYOND_64_BITS = re.compile(rb"[0-9]{19}")
 
 
 def variables(attempt: Attempt) -> dict[str, str]:
-    """What a program finds in its environment about its attempt."""
+    """The environment variables that describe an attempt to its program."""
     item = attempt.item
     found = {
         "AGENTRUN_ITEM_KEY": item.key,
@@ -43,7 +40,7 @@ def variables(attempt: Attempt) -> dict[str, str]:
 
 
 def run_variables(run_id: str, params: Mapping[str, Any]) -> dict[str, str]:
-    """Those that are the same for all items of a run."""
+    """The variables that are the same for all items of a run."""
     found = {"AGENTRUN_RUN_ID": run_id}
     for name, value in params.items():
         text = value if isinstance(value, str) else encode(value, name=name).decode()
@@ -59,6 +56,7 @@ def _without_nul(found: dict[str, str]) -> dict[str, str]:
 
 
 def describe_item(item: Item) -> dict[str, Any]:
+    """The item as JSON, as programs get it."""
     described: dict[str, Any] = {"index": item.index, "key": item.key}
     if item.path is not None:
         described["path"] = str(item.path)
@@ -70,7 +68,7 @@ def describe_item(item: Item) -> dict[str, Any]:
 
 
 def make_folders(work: str) -> tuple[str, str]:
-    """The item's scratch and the folder for its files; those of an attempt before this one stay as they are."""
+    """Make the item's scratch and the folder for its files; what an earlier attempt left in them stays."""
     scratch, out = f"{work}/dir", f"{work}/out"
     try:
         for path in (work, scratch, out):
@@ -87,9 +85,9 @@ def make_folders(work: str) -> tuple[str, str]:
 
 
 class Broom:
-    """Removes folders that programs have left empty, which most do. In a thread: the disk takes its time for that.
+    """Removes the folders that programs left empty, which most do, in a thread of its own: the disk takes its time.
 
-    What is left of them, or of a launch that died before, goes with the sweep at a run's end or a launch's beginning.
+    Folders that remain, or that a launch left when it died, are removed when a run ends or the next launch starts.
     """
 
     def __init__(self) -> None:
@@ -97,7 +95,7 @@ class Broom:
         self._thread: threading.Thread | None = None
 
     def sweep(self, work: str) -> bool:
-        """False if there is something in the folders, which stay."""
+        """Remove the item's folders; False if they hold something, and stay."""
         try:
             if os.listdir(f"{work}/dir") or os.listdir(f"{work}/out"):
                 return False
@@ -124,7 +122,7 @@ class Broom:
 
 
 def write_json(value: Any) -> bytes:
-    """JSON of what came from us or from JSON: lone surrogates and big integers are written, too."""
+    """JSON text of a value that came from us or from JSON; lone surrogates and big integers are written, too."""
     try:
         return orjson.dumps(value)
     except (TypeError, ValueError):
@@ -134,9 +132,9 @@ def write_json(value: Any) -> bytes:
 
 
 def read_json(data: bytes | bytearray) -> Any:
-    """ValueError if it is none."""
+    """The value of a JSON text; ValueError if it is not JSON."""
     value = orjson.loads(data)
-    if _BEYOND_64_BITS.search(data):  # which orjson would turn into a float, without a word
+    if _BEYOND_64_BITS.search(data):  # which orjson would silently turn into a float
         import json
 
         value = json.loads(data)
@@ -144,7 +142,7 @@ def read_json(data: bytes | bytearray) -> Any:
 
 
 def parse_json(text: str) -> Outcome:
-    """A program's output as JSON, or why it is none."""
+    """The outcome of a program whose output must be JSON."""
     try:
         return Outcome("done", encode(read_json(text.encode())))
     except NotJson as error:
@@ -156,7 +154,7 @@ def parse_json(text: str) -> Outcome:
 
 
 def too_long() -> Outcome:
-    message = f"its output is over {OUTPUT_LIMIT_BYTES // 1024 // 1024} MiB; write to a file, and print its name"
+    message = f"its output is over {OUTPUT_LIMIT_BYTES // 1024 // 1024} MiB; write it to a file, and print the name"
     return Outcome("failed", failure=Failure("output", message))
 
 
@@ -165,6 +163,7 @@ def timed_out(seconds: float | None) -> Outcome:
 
 
 def fail(message: str) -> Outcome:
+    """The outcome of an item that fails for good."""
     return Outcome("failed", failure=replace(failure_from(Fail(message)), traceback=""))
 
 
@@ -172,9 +171,9 @@ def cannot_start(error: OSError, program: str) -> Outcome:
     why = os.strerror(error.errno) if error.errno else str(error)
     message = f'"{program}" cannot be started: {why}'
     if error.errno == errno.E2BIG:
-        return fail(f"{message}; pass the item on standard input, where it is as JSON")
+        return fail(f"{message}; read the item from standard input, where it is as JSON, instead of an argument")
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        message += " (or its interpreter, named in its first line, is not there)"
+        message += " (or the interpreter named in its first line does not exist)"
         return Outcome("failed", failure=Failure("program", message, exit_code=NOT_FOUND))
     if error.errno in (errno.EACCES, errno.EPERM, errno.ENOEXEC):
         return Outcome("failed", failure=Failure("program", message, exit_code=CANNOT_RUN))

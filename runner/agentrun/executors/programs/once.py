@@ -1,9 +1,9 @@
 """Programs: one for each attempt, in a session of its own.
 
-The item is on standard input, as JSON in a file that has no name; a pipe could deadlock with a program that
-does not read. Standard output is the output. The channel is the launch's socket. The attempt ends when the
-program does: a daemon that it leaves behind may hold its standard output open. One that a done attempt left is
-ended with the launch, any other at once.
+The item is on standard input, as JSON in a file that has no name; a pipe could deadlock with a program that does not
+read it. Standard output is the output. Messages go over the launch's socket. The attempt ends when the program exits,
+even if a daemon that it left behind holds its standard output open. A daemon of a done attempt is killed when the
+launch ends, a daemon of any other attempt at once.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.failure import Failure
+from agentrun.agents.messages import Log
+from agentrun.executors.port import Setting
 from agentrun.executors.prints import last_line, open_log
 from agentrun.executors.programs.base import (
-    OUTPUT_LIMIT_BYTES,
-    SKIPPED,
     Broom,
     cannot_start,
     describe_item,
@@ -34,10 +33,10 @@ from agentrun.executors.programs.base import (
     variables,
     write_json,
 )
-from agentrun.executors.programs.switchboard import Line, Switchboard
+from agentrun.executors.programs.channel_socket import ChannelSocket, ProgramEnd
+from agentrun.executors.programs.protocol import CHANNEL_VARIABLE, OUTPUT_LIMIT_BYTES, SKIPPED
 from agentrun.item import Item
-from agentrun.system.child import Child, await_children, describe_exit
-from agentrun.system.guardian import Guardian
+from agentrun.system.child import Child, describe_exit, keep_exit_codes
 from agentrun.values.json import encode
 from agentrun.values.templates import argv_for
 
@@ -46,37 +45,31 @@ if TYPE_CHECKING:
     from agentrun.job.job import Job
 
 
-class CommandExecutor:
-    def __init__(
-        self,
-        job: Job,
-        agent: Agent,
-        *,
-        guardian: Guardian | None,
-        environ: Mapping[str, str],
-        folder: Path | None = None,
-    ) -> None:
+class ProgramExecutor:
+    """Starts one program for each attempt."""
+
+    def __init__(self, job: Job, agent: Agent, setting: Setting) -> None:
         assert agent.argv is not None
         self._job = job
         self._argv = agent.argv
-        self._guardian = guardian
-        self._environ = dict(environ)
+        self._guardian = setting.guardian
+        self._environ = dict(setting.environ)
         self._slots = asyncio.Semaphore(job.concurrency)
-        self._board = Switchboard(folder)
+        self._socket = ChannelSocket(setting.folder)
         self._broom = Broom()
         self._executable: str | None = None
-        """Where the program is, if that is the same for all items: or it is searched for at each start."""
+        """The program's path, if it is the same for all items; else the program is searched for at each start."""
 
     async def start(self) -> None:
-        await_children()
-        await self._board.open()
-        # Once a launch: to read os.environ is to decode all of it.
-        self._environ = {**os.environ, **self._environ, "AGENTRUN_CHANNEL": self._board.path}
+        keep_exit_codes()
+        await self._socket.open()
+        # Once for the launch: reading os.environ decodes all of it.
+        self._environ = {**os.environ, **self._environ, CHANNEL_VARIABLE: self._socket.path}
         self._environ["PATH"] = path = _path_to_us(self._environ.get("PATH", os.defpath))
         self._executable = _find(self._argv[0], path)
 
     async def close(self) -> None:
-        await self._board.close()
+        await self._socket.close()
         await self._broom.close()
 
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
@@ -87,12 +80,12 @@ class CommandExecutor:
                 return fail(str(error))
             except OSError as error:
                 return cannot_start(error, self._argv[0])
-            line = self._board.connect(child.attempt_id, channel)
+            end = self._socket.open_end(child.attempt_id, channel)
             try:
-                return await self._attend(child, output, line, attempt, channel)
+                return await self._attend(child, output, end, attempt, channel)
             finally:
                 output.close()
-                await line.cut()
+                await end.abort()
 
     def _spawn(self, attempt: Attempt) -> tuple[Child, _Output]:
         scratch, out = make_folders(attempt.work)
@@ -133,21 +126,24 @@ class CommandExecutor:
                 os.close(fd)
         return child, output
 
-    async def _attend(self, child: Child, output: _Output, line: Line, attempt: Attempt, channel: Channel) -> Outcome:
+    async def _attend(
+        self, child: Child, output: _Output, end: ProgramEnd, attempt: Attempt, channel: Channel
+    ) -> Outcome:
+        """Wait for the program, and turn what it did into the outcome."""
         try:
-            ends: list[asyncio.Future[Any]] = [child.exit, output.too_long, line.ended]
-            await asyncio.wait(ends, timeout=attempt.timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
-            if line.ended.done():
-                await child.end()
-                line.ended.result()
+            events: list[asyncio.Future[Any]] = [child.exit, output.too_long, end.must_end]
+            await asyncio.wait(events, timeout=attempt.timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+            if end.must_end.done():
+                await child.kill()
+                end.must_end.result()
                 return Outcome("waiting")
             if not child.exit.done():
-                await child.end()
+                await child.kill()
                 return too_long() if output.too_long.done() else timed_out(attempt.timeout_seconds)
-            # Its last words may have been said over the socket, by what it did not wait for.
-            await line.finish()
+            # Its last messages may come from a process that it did not wait for.
+            await end.close()
             output.drain()
-            if line.ended.done():
+            if end.must_end.done():
                 outcome = Outcome("waiting")
             elif output.too_long.done():
                 outcome = too_long()
@@ -156,16 +152,16 @@ class CommandExecutor:
             if outcome.kind == "done":
                 outcome.made_files = not self._broom.sweep(attempt.work)
                 return outcome
-            # Before another attempt: nothing of this one may be at work still.
-            await child.end()
+            # Before another attempt starts, nothing of this one may be alive.
+            await child.kill()
             return outcome
         except BaseException:
-            await child.end()
+            await child.kill()
             raise
 
     async def _judge(self, code: int | None, output: bytearray, attempt: Attempt, channel: Channel) -> Outcome:
         if code is None:
-            return Outcome("lost", failure=Failure("lost", "the program ended; its exit status is unknown"))
+            return Outcome("lost", failure=Failure("lost", "the program exited; its exit status is unknown"))
         if code != 0:
             said = last_line(attempt.log_path)
             if code == SKIPPED:
@@ -178,7 +174,7 @@ class CommandExecutor:
             text = output.decode()
         except UnicodeDecodeError as error:
             note = f"[agentrun] its output is not UTF-8 (byte {error.start}); such bytes were replaced by U+FFFD"
-            await channel({"type": "log", "text": note})
+            await channel(Log(note))
             text = output.decode(errors="replace")
         if self._job.parse == "json":
             return parse_json(text)
@@ -186,7 +182,7 @@ class CommandExecutor:
 
 
 def _path_to_us(path: str) -> str:
-    """With the command `agentrun` at the end of it, if it has none: cron's, say, or where none was activated."""
+    """The PATH, with the folder of our command at its end if no `agentrun` is on it, as under cron."""
     ours = os.path.dirname(sys.executable)
     if shutil.which("agentrun", path=path) is None and shutil.which("agentrun", path=ours) is not None:
         return f"{path}{os.pathsep}{ours}"
@@ -197,7 +193,7 @@ def _find(program: str, path: str) -> str | None:
     if "/" in program or "{" in program:
         return None
     found = shutil.which(program, path=path)
-    # A part of the path may be relative, and is so to the job's folder.
+    # A relative entry of the PATH is relative to the job's folder.
     return found if found is not None and os.path.isabs(found) else None
 
 
@@ -215,7 +211,7 @@ def _item_file(item: Item) -> int:
 
 
 class _Output:
-    """Standard output, read as it comes."""
+    """A program's standard output, read as it arrives."""
 
     def __init__(self, fd: int) -> None:
         self.data = bytearray()
@@ -226,7 +222,7 @@ class _Output:
         self._loop.add_reader(fd, self._read)
 
     def drain(self) -> None:
-        """Take what is there; more may never come, though the pipe is open."""
+        """Read what has arrived; more may never come, even though the pipe is open."""
         while self._fd >= 0 and self._read():
             pass
 

@@ -1,49 +1,48 @@
-"""Programs that serve: one long-lived program a slot, an item a line in, an outcome a line out.
+"""Programs that serve: one long-lived program a slot; each line in is an item, each line out an outcome or a message.
 
-JSON lines on its standard input and output; its standard error is the log. The runner writes an item, and waits:
+The lines are JSON, on its standard input and output; its standard error is the log. The runner writes an item:
 
     ← {"type": "item", "index": 0, "key": "a.txt", "path": "/…/a.txt", "attempt": 1, "run_id": "…",
        "idempotency_key": "…", "params": {…}, "dir": "…", "out": "…"}        (or "text", or "data", for "path")
     → {"type": "done", "output": …}                                          one of these ends the attempt
-    → {"type": "failed", "message": "…", "retry": true, "after": 2.5}        false: for good; else tried again
+    → {"type": "failed", "message": "…", "retry": true, "after": 2.5}        false: for good; else retried
     → {"type": "skipped", "reason": "…"}
-    → {"type": "stop", "reason": "…", "resume_at": "2026-01-02T03:04:05Z"}   stops the run; what it needs is everyone's
+    → {"type": "stop", "reason": "…", "resume_at": "2026-01-02T03:04:05Z"}   stops the run: all items would fail
     → {"type": "waiting"}                                                    after {"park": true}, see below
 
-An outcome may repeat the item's "index"; one that is another item's is then refused. Before the outcome the program
-may send messages of the channel, and reads one line in answer to each. A step's result is JSON as it is:
+An outcome may repeat the item's "index"; the outcome of another item is then refused. Before the outcome the program
+may send messages of the channel, and must read one line in reply to each. A step's result is JSON as it is:
 
-    → {"type": "step_get", "name": "search"}               ← {"n": 0, "found": true, "value": …}, or without
+    → {"type": "step_get", "name": "search"}               ← {"n": 0, "found": true, "value": …}, or "found": false
     → {"type": "step_put", "name": "search", "value": …}   ← {}, once it is on disk
     → {"type": "ask", "question": "…", "details": {…}}     ← {"answer": {"yes": true, …}} or {"park": true}
     → {"type": "usage", …} {"type": "log", "text": "…"} {"type": "progress", "text": "…"}    ← {}
 
-Whatever is wrong with a message is answered {"error": "…"}. At the end of its input the program is to exit. A
-timeout, a stop, a line that is no JSON object, or its death end it with its whole tree; the next attempt starts a
-new one.
+A message with something wrong in it is answered {"error": "…"}. At the end of its input the program must exit. After a
+timeout, a stop, a line that is not such a JSON object, or its death, it is killed with everything it started, and the
+next attempt starts a new one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentrun.agents.attempt import Attempt, Channel, Outcome
+from msgspec.structs import replace
+
+from agentrun.agents.attempt import Attempt, Channel, Outcome, call_json
 from agentrun.agents.context import idempotency_key
 from agentrun.agents.exceptions import failure_from
 from agentrun.agents.failure import Failure
+from agentrun.agents.messages import KnownStep, Park, Refused, Reply
 from agentrun.errors import Stop
 from agentrun.executors.calling import CLOSE_SECONDS
+from agentrun.executors.port import Setting
 from agentrun.executors.prints import empty_log, last_line, open_log
 from agentrun.executors.programs.base import (
-    CANNOT_RUN,
-    NOT_FOUND,
-    OUTPUT_LIMIT_BYTES,
-    SKIPPED,
     Broom,
     cannot_start,
     describe_item,
@@ -53,9 +52,15 @@ from agentrun.executors.programs.base import (
     timed_out,
     too_long,
 )
-from agentrun.executors.programs.serve_process import Server, Unreadable
-from agentrun.system.child import Child, await_children, describe_exit
-from agentrun.system.guardian import Guardian
+from agentrun.executors.programs.protocol import (
+    CANNOT_RUN,
+    CHANNEL_VARIABLE,
+    NOT_FOUND,
+    OUTPUT_LIMIT_BYTES,
+    SKIPPED,
+)
+from agentrun.executors.programs.serve_process import ProgramProcess, Unreadable
+from agentrun.system.child import DEATH_SECONDS, Child, describe_exit, keep_exit_codes
 from agentrun.values.json import NotJson, encode
 from agentrun.values.templates import fill
 
@@ -65,66 +70,66 @@ if TYPE_CHECKING:
 
 
 PARK_SECONDS = 5.0
-"""What a program may take to let go of an item that is parked."""
+"""How long a program may take to let go of an item that is parked."""
 
 
-class ServingExecutor:
-    def __init__(self, job: Job, agent: Agent, *, guardian: Guardian | None, environ: Mapping[str, str]) -> None:
+class ServeExecutor:
+    """At most `concurrency` programs, each with one item at a time; they are started when they are needed."""
+
+    def __init__(self, job: Job, agent: Agent, setting: Setting) -> None:
         assert agent.argv is not None
         self._job = job
-        self._guardian = guardian
-        self._environ = environ
+        self._setting = setting
         self._broom = Broom()
         self._slots = asyncio.Semaphore(job.concurrency)
-        self._servers: dict[Path, Server] = {}
-        """By log: a program has one for its lifetime, and so has a slot."""
+        self._programs: dict[Path, ProgramProcess] = {}
+        """By log: a program has one log for its lifetime, and so has a slot."""
         self._argv = [fill(element, {}) for element in agent.argv]
 
     async def start(self) -> None:
-        """Programs are started when they are needed."""
-        await_children()
+        keep_exit_codes()
 
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
         async with self._slots:
             try:
-                server = await self._take(attempt)
+                program = await self._program_for(attempt)
             except ValueError as error:  # what no variable can hold
                 return fail(str(error))
             except OSError as error:
                 return cannot_start(error, self._argv[0])
             try:
-                outcome = await self._exchange(server, attempt, channel)
+                outcome = await self._exchange(program, attempt, channel)
             except BaseException:
-                await self._end(server)
+                await self._kill(program)
                 raise
-            if server.is_spent:
-                await self._end(server)
+            if program.is_spent:
+                await self._kill(program)
             return outcome
 
     async def close(self) -> None:
-        servers, self._servers = list(self._servers.values()), {}
-        for server in servers:
-            server.say_goodbye()
-        await asyncio.gather(*(_part_from(server) for server in servers))
+        programs, self._programs = list(self._programs.values()), {}
+        for program in programs:
+            program.close_input()
+        await asyncio.gather(*(program.leave(seconds=CLOSE_SECONDS) for program in programs))
         await self._broom.close()
 
-    async def _take(self, attempt: Attempt) -> Server:
-        server = self._servers.get(attempt.log_path)
-        if server is not None:
-            if server.is_ready:
+    async def _program_for(self, attempt: Attempt) -> ProgramProcess:
+        program = self._programs.get(attempt.log_path)
+        if program is not None:
+            if program.is_ready:
                 empty_log(attempt.log_path)
-                return server
-            await self._end(server)
-        server = self._servers[attempt.log_path] = await self._start_server(attempt)
-        return server
+                return program
+            await self._kill(program)
+        program = self._programs[attempt.log_path] = await self._start_program(attempt)
+        return program
 
-    async def _end(self, server: Server) -> None:
-        self._servers.pop(server.log_path, None)
-        await server.end()
+    async def _kill(self, program: ProgramProcess) -> None:
+        self._programs.pop(program.log_path, None)
+        await program.kill()
 
-    async def _start_server(self, attempt: Attempt) -> Server:
-        environ = {**os.environ, **self._environ, **run_variables(attempt.run_id, attempt.params)}
-        environ.pop("AGENTRUN_CHANNEL", None)  # of a program that this runner may be part of
+    async def _start_program(self, attempt: Attempt) -> ProgramProcess:
+        environ = {**os.environ, **self._setting.environ, **run_variables(attempt.run_id, attempt.params)}
+        environ.pop(CHANNEL_VARIABLE, None)  # of a program that this runner may be part of
         theirs: list[int] = []
         ours: list[int] = []
         try:
@@ -136,7 +141,7 @@ class ServingExecutor:
             stderr, stdin, stdout = theirs
             child = Child(
                 self._argv,
-                guardian=self._guardian,
+                guardian=self._setting.guardian,
                 environ=environ,
                 cwd=self._job.base,
                 stdin=stdin,
@@ -150,37 +155,37 @@ class ServingExecutor:
         finally:
             for fd in theirs:
                 os.close(fd)
-        server = Server(child, attempt.log_path)
+        program = ProgramProcess(child, attempt.log_path)
         try:
-            await server.connect(*ours)
+            await program.connect(*ours)
         except BaseException:
-            await server.end()
+            await program.kill()
             raise
-        return server
+        return program
 
-    async def _exchange(self, server: Server, attempt: Attempt, channel: Channel) -> Outcome:
-        talk, work = _Talk(server, attempt, channel), attempt.work
+    async def _exchange(self, program: ProgramProcess, attempt: Attempt, channel: Channel) -> Outcome:
+        end, work = ServeEnd(program, attempt, channel), attempt.work
         try:
             async with asyncio.timeout(attempt.timeout_seconds) as clock:
-                server.send(self._describe(attempt, work))
-                outcome = await talk.outcome(clock)
+                program.write(self._describe(attempt, work))
+                outcome = await end.outcome(clock)
         except TimeoutError:
             if not clock.expired():
                 raise
-            server.is_spent = True
+            program.is_spent = True
             outcome = timed_out(attempt.timeout_seconds)
         except EOFError:
-            server.is_spent = True
-            outcome = await _obituary(server)
+            program.is_spent = True
+            outcome = await _outcome_of_death(program)
         except Unreadable as error:
-            server.is_spent = True
+            program.is_spent = True
             outcome = Outcome("failed", failure=Failure("program", str(error)))
-        if talk.is_parked:
-            # That is on disk. A program that did not let go of the item by the word for it is of no further use.
-            server.is_spent |= outcome.kind != "waiting"
+        if end.is_parked:
+            # The question is kept. A program that did not let go of the item in the agreed way is of no further use.
+            program.is_spent |= outcome.kind != "waiting"
             return Outcome("waiting")
         if outcome.kind == "done":
-            # Made by the program, if it needs them: to make and remove them for each item is dear, and most need none.
+            # The program makes the folders if it needs them: making them for each item is expensive, and few need them.
             outcome.made_files = os.path.lexists(work) and not self._broom.sweep(work)
         return outcome
 
@@ -199,116 +204,103 @@ class ServingExecutor:
         return {**described, "carry": attempt.carry} if self._job.carry else described
 
 
-class _Talk:
-    """What is said about one item, up to its outcome."""
+class ServeEnd:
+    """The agent end of one attempt in a program that serves: reads its lines, up to the outcome."""
 
-    def __init__(self, server: Server, attempt: Attempt, channel: Channel) -> None:
-        self._server = server
+    def __init__(self, program: ProgramProcess, attempt: Attempt, channel: Channel) -> None:
+        self._program = program
         self._attempt = attempt
         self._channel = channel
-        self._asked: dict[Any, Any] = {}
+        self._steps: dict[Any, int] = {}
+        """The number of the last step_get of each name."""
         self.is_parked = False
 
     async def outcome(self, clock: asyncio.Timeout) -> Outcome:
         while True:
-            message = _parse(await self._server.receive())
-            if (judge := _OUTCOMES.get(message["type"])) is not None:
-                index = message.get("index", self._attempt.item.index)
+            line = _parse(await self._program.read())
+            if line["type"] in _OUTCOMES:
+                index = line.get("index", self._attempt.item.index)
                 if index != self._attempt.item.index:
-                    raise Unreadable(f"its outcome is of the item with index {index!r}, and it has that of this one")
-                if message["type"] == "waiting" and not self.is_parked:
-                    raise Unreadable('it says "waiting", and was not told {"park": true}')
-                return judge(message)
-            answer = await self._answer(message)
-            if answer.get("park"):
+                    raise Unreadable(f"its outcome has the index {index!r}, which is another item's")
+                if line["type"] == "waiting" and not self.is_parked:
+                    raise Unreadable('it wrote "waiting" without having read {"park": true}')
+                return _outcome_in(line)
+            reply = await self._call(line)
+            if isinstance(reply, Park):
                 self.is_parked = True
                 clock.reschedule(asyncio.get_running_loop().time() + PARK_SECONDS)
-            self._server.send(answer)
+            form = reply.as_json()
+            if isinstance(reply, KnownStep) and reply.output is not None:
+                form = {"n": reply.n, "found": True, "value": read_json(reply.output.encode())}
+            self._program.write(form)
 
-    async def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """The channel's, with a step's result as JSON in the place of its text."""
-        if message["type"] == "step_put" and "value" in message:
+    async def _call(self, line: dict[str, Any]) -> Reply:
+        """The channel's reply. A step_put has its result as `value` and needs no `n`."""
+        if line["type"] == "step_put" and "value" in line:
             try:
-                output = encode(message.pop("value"), name="value").decode()
+                output = encode(line["value"], name="value").decode()
             except NotJson as error:
-                return {"error": str(error)}
-            message = {"n": self._asked.get(message.get("name"), 0), **message, "output": output}
-        answer = await self._channel(message)
-        if message["type"] == "step_get" and "error" not in answer:
-            self._asked[message["name"]] = answer["n"]
-            if answer["found"]:
-                answer = {"n": answer["n"], "found": True, "value": read_json(answer["output"].encode())}
-        return answer
+                return Refused(str(error))
+            line = {"n": self._steps.get(line.get("name"), 0), **line, "output": output}
+        reply = await call_json(self._channel, line)
+        if isinstance(reply, KnownStep):
+            self._steps[line["name"]] = reply.n
+        return reply
 
 
 def _parse(line: bytes) -> dict[str, Any]:
     try:
-        message = read_json(line)
-        if isinstance(message, dict) and isinstance(message.get("type"), str):
-            return message
+        value = read_json(line)
+        if isinstance(value, dict) and isinstance(value.get("type"), str):
+            return value
         why = 'not an object with a "type"'
     except (ValueError, RecursionError) as error:
         why = f"not JSON: {error}"
     found = line[:200].decode("utf-8", "replace")[:60]
-    raise Unreadable(f"a line of its output is {why}; it begins with {found!r} (its log is standard error)")
+    raise Unreadable(f"a line of its output is {why}; it begins with {found!r} (write logs to standard error)")
 
 
-# ---- outcomes
-def _done(message: dict[str, Any]) -> Outcome:
-    if "output" not in message:
+_OUTCOMES = ("done", "failed", "skipped", "stop", "waiting")
+
+
+def _outcome_in(line: Mapping[str, Any]) -> Outcome:
+    match line["type"]:
+        case "done":
+            return _done(line)
+        case "failed":
+            message = str(line.get("message") or "it gave no reason")
+            if line.get("retry") is False:
+                return fail(message)
+            after: Any = line.get("after")
+            known = isinstance(after, int | float) and not isinstance(after, bool)
+            seconds = max(0.0, float(after)) if known else None
+            return Outcome("failed", failure=Failure("program", message, retry_after_seconds=seconds))
+        case "skipped":
+            return Outcome("skipped", failure=Failure("program", str(line.get("reason", "")), exit_code=SKIPPED))
+        case "stop":
+            failure = failure_from(Stop(str(line.get("reason", "")), resume_at=line.get("resume_at")))
+            return Outcome("failed", failure=replace(failure, traceback=""))
+        case _:
+            return Outcome("waiting")
+
+
+def _done(line: Mapping[str, Any]) -> Outcome:
+    if "output" not in line:
         raise Unreadable('its "done" has no "output"')
     try:
-        output = encode(message["output"])
+        output = encode(line["output"])
     except NotJson as error:
         return Outcome("failed", failure=failure_from(error))
     return too_long() if len(output) > OUTPUT_LIMIT_BYTES else Outcome("done", output)
 
 
-def _failed(message: dict[str, Any]) -> Outcome:
-    text = str(message.get("message") or "it did not say why")
-    if message.get("retry") is False:
-        return fail(text)
-    after = message.get("after")
-    seconds = max(0.0, float(after)) if isinstance(after, int | float) and not isinstance(after, bool) else None
-    return Outcome("failed", failure=Failure("program", text, retry_after_seconds=seconds))
-
-
-def _skipped(message: dict[str, Any]) -> Outcome:
-    return Outcome("skipped", failure=Failure("program", str(message.get("reason", "")), exit_code=SKIPPED))
-
-
-def _stop(message: dict[str, Any]) -> Outcome:
-    failure = failure_from(Stop(str(message.get("reason", "")), resume_at=message.get("resume_at")))
-    return Outcome("failed", failure=replace(failure, traceback=""))
-
-
-_OUTCOMES: dict[str, Callable[[dict[str, Any]], Outcome]] = {
-    "done": _done,
-    "failed": _failed,
-    "skipped": _skipped,
-    "stop": _stop,
-    "waiting": lambda message: Outcome("waiting"),
-}
-
-
-async def _obituary(server: Server) -> Outcome:
-    try:
-        async with asyncio.timeout(2):
-            code = await server.child.exited()
-    except TimeoutError:
+async def _outcome_of_death(program: ProgramProcess) -> Outcome:
+    code = await program.exit_code_within(DEATH_SECONDS)
+    if code == "alive":
         return Outcome("lost", failure=Failure("lost", "the program closed its standard output"))
-    text = f"the program ended before the item did: {describe_exit(code)}"
-    if said := last_line(server.log_path):
-        text += f": {said}"
+    message = f"the program exited before it finished the item: {describe_exit(code)}"
+    if line := last_line(program.log_path):
+        message += f": {line}"
     if code in (CANNOT_RUN, NOT_FOUND):
-        return Outcome("failed", failure=Failure("program", text, exit_code=code))
-    return Outcome("lost", failure=Failure("lost", text))
-
-
-async def _part_from(server: Server) -> None:
-    try:
-        async with asyncio.timeout(CLOSE_SECONDS):
-            await server.child.exited()
-    except TimeoutError:
-        pass
-    await server.end()
+        return Outcome("failed", failure=Failure("program", message, exit_code=code))
+    return Outcome("lost", failure=Failure("lost", message))

@@ -1,4 +1,4 @@
-"""The runner's end of a program that serves: lines to its standard input, lines from its standard output."""
+"""The runner's hold on a program that serves: lines to its standard input, lines from its standard output."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import os
 from pathlib import Path
 from typing import Any
 
-from agentrun.executors.programs.base import LINE_LIMIT_BYTES, write_json
-from agentrun.system.child import Child, Peer
+from agentrun.executors.programs.base import write_json
+from agentrun.executors.programs.protocol import LINE_LIMIT_BYTES
+from agentrun.system.child import Child, ConnectedChild
 
 
 class Unreadable(Exception):
-    """What the program wrote is not what was agreed on."""
+    """The program wrote something that is not in the protocol."""
 
 
-class Server(Peer):
-    """While a line of it has not been received, no more is read."""
+class ProgramProcess(ConnectedChild):
+    """One program that serves. While a line of it has not been received, no more is read."""
 
     def __init__(self, child: Child, log_path: Path) -> None:
         super().__init__(child)
@@ -25,9 +26,9 @@ class Server(Peer):
         self._writing: asyncio.WriteTransport | None = None
 
     async def connect(self, writing: int, reading: int) -> None:
-        """To its standard input and output."""
+        """Connect to its standard input and output."""
         loop = asyncio.get_running_loop()
-        # Files first: what happens meanwhile, they close.
+        # As files first: whatever happens below, they close the descriptors.
         into, out_of = os.fdopen(writing, "wb", 0), os.fdopen(reading, "rb", 0)
         try:
             self._reading, _ = await loop.connect_read_pipe(lambda: self, out_of)
@@ -39,18 +40,19 @@ class Server(Peer):
 
     @property
     def is_ready(self) -> bool:
-        """For another item. One that has written what nobody asked for is not: it would be taken for that item's."""
-        return not self.is_spent and not self._data and not self._ended and self.child.is_alive
+        """Whether it can get another item; not if it wrote a line too many, which would be taken for that item's."""
+        return not self.is_spent and not self._data and not self._at_end and self.child.is_alive
 
-    def send(self, message: dict[str, Any]) -> None:
+    def write(self, value: Any) -> None:
+        """Write a JSON value as one line."""
         assert self._writing is not None
         if not self._writing.is_closing():
             # Some languages take these, too, for the end of a line.
-            line = write_json(message).replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
+            line = write_json(value).replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
             self._writing.write(line.replace(b"\xc2\x85", b"\\u0085") + b"\n")
 
-    async def receive(self) -> bytes:
-        """The next line that is not blank; EOFError when there will be none."""
+    async def read(self) -> bytes:
+        """The next line that is not blank; EOFError if there will be none."""
         searched = 0
         while True:
             end = self._data.find(b"\n", searched)
@@ -64,23 +66,23 @@ class Server(Peer):
             searched = len(self._data)
             if searched > LINE_LIMIT_BYTES:
                 raise Unreadable(f"a line of its output is over {LINE_LIMIT_BYTES // 1024 // 1024} MiB")
-            if not self._ended:
+            if not self._at_end:
                 assert self._reading is not None
                 self._reading.resume_reading()
             await self._more()
 
-    def say_goodbye(self) -> None:
+    def close_input(self) -> None:
         if self._writing is not None:
             self._writing.close()
 
-    async def end(self) -> None:
+    async def kill(self) -> None:
         try:
-            await super().end()
+            await super().kill()
         finally:
             # One turn of the loop, in which the descriptors are closed.
             await asyncio.sleep(0)
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         if self._reading is not None:
             self._reading.close()
         if self._writing is not None and not self._writing.is_closing():

@@ -96,5 +96,3 @@ class FolderReader(Reader):
 
     def close(self) -> None:
         self._lines.close()
-
-

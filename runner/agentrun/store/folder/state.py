@@ -51,9 +51,10 @@ class StateFile:
     def is_as_left(self) -> bool:
         """Whether it is the file that this process read or put there last."""
         try:
-            return _identity_of(os.lstat(self._name)) == self._stored
+            found = os.lstat(self._name)
         except FileNotFoundError:
             return self._stored is None
+        return (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size) == self._stored
 
     def write(self, text: bytes) -> Written:
         """Write the next one under a temporary name; then either `replace` with it or `drop` it."""

@@ -30,11 +30,11 @@ from agentrun.store.folder.journal import (
     journal_number,
     write_journal,
 )
-from agentrun.store.folder.lock import FolderLease, Lock
+from agentrun.store.folder.lock import FolderLease, Lock, live_holder
 from agentrun.store.folder.reader import FolderReader
 from agentrun.store.folder.runs import Runs, names_in
 from agentrun.store.folder.state import StateFile, Written
-from agentrun.store.port import Loaded, Posted, Store, Sync
+from agentrun.store.port import Holder, Loaded, Posted, Store, Sync
 from agentrun.system.disk import (
     Disk,
     check_folder,
@@ -99,6 +99,9 @@ class FolderStore(Store):
 
     def reader(self, *, accept_edits: bool = False) -> FolderReader:
         return FolderReader(self.folder, accept_edits=accept_edits)
+
+    def holder(self) -> Holder | None:
+        return live_holder(self.folder)
 
     def load(self, *, accept_edits: bool = False) -> Loaded:
         """Read and check the state, changing nothing on disk."""
@@ -194,14 +197,20 @@ class FolderStore(Store):
             ref += len(line) + 1
         outputs, journal = [*self._outputs, *lines], self._journal
         is_flushed = ref - journal.length > self._redo_limit_bytes
-        with self._breaking():
+        try:
             if is_flushed:
                 journal, outputs = self._write_journal(outputs), []
             written = self._write_state(checkpoint, outputs, journal)
+        except OSError as error:
+            raise self._break(error) from error
 
         def sync() -> list[int]:
-            with self._breaking():
-                self._replace_state(written, seq, after_journal=is_flushed)
+            try:
+                if is_flushed:
+                    self._sync_journal(before=written)
+                self._replace_state(written, seq)
+            except OSError as error:
+                raise self._break(error) from error
             self._outputs, self._outputs_bytes = outputs, ref - journal.length
             self._journal = journal
             return refs
@@ -218,15 +227,18 @@ class FolderStore(Store):
         if not self._state.is_as_left():
             raise CheckpointError(f"{self._state.path}: was replaced by another program while this one was running")
 
-    @contextmanager
-    def _breaking(self, where: Path | None = None) -> Iterator[None]:
+    def _break(self, error: OSError, where: Path | None = None) -> DiskError:
         """After a failed write the store refuses everything further: the kernel may call lost pages clean, and the
         next fsync would report success."""
+        self._broken = disk_error(where or self.folder, error)
+        return self._broken
+
+    @contextmanager
+    def _breaking(self, where: Path | None = None) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            self._broken = disk_error(where or self.folder, error)
-            raise self._broken from error
+            raise self._break(error, where) from error
 
     def _write_journal(self, outputs: Sequence[bytes]) -> Journal:
         """Append `outputs` at the journal's length; nothing names these bytes yet."""
@@ -237,27 +249,26 @@ class FolderStore(Store):
         self._disk.write(self._journal_fd, text, self._journal.length)
         return Journal(self._journal.name, self._journal.length + len(text))
 
-    def _sync_journal(self) -> None:
+    def _sync_journal(self, *, before: Written | None = None) -> None:
         """Before anything that counts on the journal's new length gets its name; the journal's own entry too."""
         assert self._journal_fd is not None
-        if self._journal_is_new:
-            self._sync_folder()
-            self._journal_is_new = False
-        self._disk.fsync(self._journal_fd)
+        try:
+            if self._journal_is_new:
+                self._sync_folder()
+                self._journal_is_new = False
+            self._disk.fsync(self._journal_fd)
+        except BaseException:
+            if before is not None:
+                self._state.drop(before)
+            raise
 
     def _write_state(self, checkpoint: Checkpoint, outputs: list[bytes], journal: Journal) -> Written:
         """The next state.json, under a name that nobody reads."""
-        checkpoint.outputs, checkpoint.journal = [Raw(line) for line in outputs], journal
+        checkpoint.outputs, checkpoint.journal = list(map(Raw, outputs)), journal
         return self._state.write(encode_checkpoint(checkpoint))
 
-    def _replace_state(self, new: Written, seq: int, *, after_journal: bool = False) -> None:
+    def _replace_state(self, new: Written, seq: int) -> None:
         assert self._folder_fd is not None
-        if after_journal:
-            try:
-                self._sync_journal()
-            except BaseException:
-                self._state.drop(new)
-                raise
         self._state.replace(new, self._folder_fd)
         self._seq = seq
 

@@ -16,6 +16,7 @@ import pytest
 from agentrun.agents.agent import load_agent
 from agentrun.agents.attempt import Attempt, Outcome
 from agentrun.agents.failure import judge
+from agentrun.agents.messages import Message, Received, Reply
 from agentrun.errors import AgentError
 from agentrun.executors.choice import open_executor
 from agentrun.item import Item
@@ -65,9 +66,9 @@ class Bench:
         """One attempt of each item, one after the other, as a launch makes them."""
         job = self.job(**values)
 
-        async def channel(message: dict[str, Any]) -> dict[str, Any]:
-            self.messages.append(message)
-            return {}
+        async def channel(message: Message) -> Reply:
+            self.messages.append(message.as_json())
+            return Received()
 
         async def main() -> list[Outcome]:
             executor = open_executor(job, load_agent(job), guardian=None, environ={})
@@ -371,6 +372,7 @@ def test_every_response_is_reported_with_its_numbers(bench: Bench) -> None:
         "output_tokens": 30,
         "cache_read_tokens": 100,
         "cache_write_tokens": 0,
+        "cache_write_1h_tokens": 0,
         "requests": 1,
         "cost": None,
     }

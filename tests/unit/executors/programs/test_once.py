@@ -15,7 +15,7 @@ import pytest
 from agentrun.agents.attempt import Outcome
 from agentrun.agents.context import idempotency_key
 from agentrun.agents.failure import judge
-from agentrun.executors.programs.base import OUTPUT_LIMIT_BYTES
+from agentrun.executors.programs.protocol import OUTPUT_LIMIT_BYTES
 from agentrun.item import Item
 from agentrun.system.guardian import read_process
 

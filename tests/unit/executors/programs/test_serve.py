@@ -18,6 +18,7 @@ from agentrun.agents.agent import load_agent
 from agentrun.agents.attempt import Outcome
 from agentrun.agents.context import idempotency_key
 from agentrun.agents.failure import judge
+from agentrun.agents.messages import KnownStep, Message, Park, Received, Reply, StepGet, StepPut
 from agentrun.errors import DiskError
 from agentrun.executors.choice import open_executor
 from agentrun.executors.port import Executor
@@ -164,7 +165,7 @@ def test_the_carry_is_told_where_the_job_has_one(bench: Bench) -> None:
         ({"type": "failed", "message": "why", "retry": True}, "failed", "transient", "why"),
         ({"type": "failed", "message": "why"}, "failed", "transient", "why"),
         ({"type": "failed", "message": "why", "retry": False}, "failed", "item", "why"),
-        ({"type": "failed"}, "failed", "transient", "it did not say why"),
+        ({"type": "failed"}, "failed", "transient", "it gave no reason"),
         ({"type": "skipped", "reason": "empty"}, "skipped", "skip", "empty"),
         ({"type": "stop", "reason": "no key"}, "failed", "everyone", "no key"),
     ],
@@ -187,12 +188,14 @@ def test_a_failure_may_say_when_to_try_again_and_a_stop_when_to_resume(bench: Be
 def test_steps_are_json_as_it_is(bench: Bench) -> None:
     steps: dict[tuple[str, int], str] = {}
 
-    async def channel(message: dict[str, Any]) -> dict[str, Any]:
-        if message["type"] == "step_put":
-            steps[message["name"], message["n"]] = message["output"]
-            return {}
-        found = steps.get((message["name"], 0))
-        return {"n": 0, "found": False} if found is None else {"n": 0, "found": True, "output": found}
+    async def channel(message: Message) -> Reply:
+        match message:
+            case StepPut(name, n, output):
+                steps[name, n] = output
+            case StepGet(name):
+                found = steps.get((name, 0))
+                return KnownStep(0, found is not None, found)
+        return Received()
 
     code = """
         found = ask({"type": "step_get", "name": "a"})
@@ -214,8 +217,8 @@ def test_steps_are_json_as_it_is(bench: Bench) -> None:
 
 
 def test_a_parked_item_waits_and_its_program_goes_on_with_the_next(bench: Bench) -> None:
-    async def park(message: dict[str, Any]) -> dict[str, Any]:
-        return {"park": True}
+    async def park(message: Message) -> Reply:
+        return Park()
 
     code = """
         if item["index"] == 0:
@@ -239,8 +242,8 @@ def test_a_program_that_does_not_let_go_of_a_parked_item_is_ended(
 ) -> None:
     monkeypatch.setattr(serving, "PARK_SECONDS", 0.2)
 
-    async def park(message: dict[str, Any]) -> dict[str, Any]:
-        return {"park": True}
+    async def park(message: Message) -> Reply:
+        return Park()
 
     async def scenario() -> None:
         code = f"""
@@ -267,8 +270,8 @@ def test_a_program_that_does_not_let_go_of_a_parked_item_is_ended(
         ('{"output": 1}', 'not an object with a "type"'),
         ('{"type": "done", "output": NaN}', "not JSON"),
         ('{"type": "done", "ouput": 1}', 'has no "output"'),
-        ('{"type": "done", "output": 1, "index": 7}', "index 7"),
-        ('{"type": "waiting"}', "was not told"),
+        ('{"type": "done", "output": 1, "index": 7}', "index 7, which is another item's"),
+        ('{"type": "waiting"}', "without having read"),
     ],
 )
 def test_a_line_that_was_not_agreed_on_fails_the_attempt_and_ends_the_program(
@@ -282,12 +285,11 @@ def test_a_line_that_was_not_agreed_on_fails_the_attempt_and_ends_the_program(
 
 
 def test_a_message_that_the_runner_does_not_know_is_answered(bench: Bench) -> None:
-    async def channel(message: dict[str, Any]) -> dict[str, Any]:
-        return {"error": f"unknown: {message['type']}"}
-
     async def scenario() -> None:
         async with serving_with(bench, "done(ask({'type': 'sing'}))") as executor:
-            assert bench.output(await executor.run(bench.attempt(), channel)) == {"error": "unknown: sing"}
+            reply = bench.output(await executor.run(bench.attempt(), bench.channel))
+            assert reply == {"error": "this runner does not know messages of type 'sing'"}
+            assert bench.messages == []
 
     bench.run(scenario())
 
@@ -314,7 +316,10 @@ def test_a_program_that_dies_loses_its_attempt_and_the_next_starts_another(bench
         done(1)
     """
     lost, done = served(bench, code, "a", "b")
-    assert (lost.kind, message_of(lost)) == ("lost", "the program ended before the item did: exit 3: no memory")
+    assert (lost.kind, message_of(lost)) == (
+        "lost",
+        "the program exited before it finished the item: exit 3: no memory",
+    )
     assert bench.output(done) == 1
 
 
@@ -368,7 +373,7 @@ def test_a_cancelled_attempt_ends_the_program(bench: Bench) -> None:
 
 
 def test_an_error_of_the_runner_is_raised_and_ends_the_program(bench: Bench) -> None:
-    async def broken(message: dict[str, Any]) -> dict[str, Any]:
+    async def broken(message: Message) -> Reply:
         raise DiskError("the disk is full; make room")
 
     async def scenario() -> None:

@@ -1,6 +1,6 @@
-"""The channel from inside a program: a blocking client of the launch's socket.
+"""A program's connection to the runner: a blocking client of the launch's socket, used by `agentrun step` and the like.
 
-Programs start it often, from shell scripts, so it imports little: no asyncio, no orjson.
+Shell scripts start those often, so this imports little: no asyncio, no orjson, no msgspec.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-CHANNEL_VARIABLE = "AGENTRUN_CHANNEL"
-ATTEMPT_VARIABLE = "AGENTRUN_ATTEMPT_ID"
-LINE_LIMIT_BYTES = 32 * 1024 * 1024
+from agentrun.executors.programs.protocol import CHANNEL_VARIABLE, LINE_LIMIT_BYTES
+from agentrun.system.guardian import ATTEMPT_VARIABLE
+
 LINGER_SECONDS = 10.0
-"""How long one whose runner has died waits for its own end, which the guardian sees to. A script that goes on
-meanwhile would take the exit code for an answer."""
+"""How long a command whose runner has died waits for the guardian to kill it. A script that continued meanwhile would
+take the exit code for an answer."""
 
 
 class CallError(Exception):
-    """`is_refusal`: the runner says what is wrong with the message; else it could not be reached, or is gone."""
+    """A call failed: the runner refused the message (`is_refusal`), or could not be reached."""
 
     def __init__(self, message: str, *, is_refusal: bool = False) -> None:
         super().__init__(message)
@@ -31,12 +31,12 @@ class CallError(Exception):
 
 
 def is_inside(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this is part of a program that a runner started as an attempt."""
+    """Whether this process is part of a program that a runner started as an attempt."""
     return bool(environ.get(CHANNEL_VARIABLE))
 
 
-class Caller:
-    """A connection to the runner, in the name of the attempt that the environment tells of."""
+class RunnerConnection:
+    """A connection to the runner, for the attempt that the environment names."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
@@ -44,30 +44,30 @@ class Caller:
             self._socket.connect(environ[CHANNEL_VARIABLE])
         except OSError as error:
             self._socket.close()
-            if isinstance(error, ConnectionRefusedError):  # the socket is there, and nobody behind it
+            if isinstance(error, ConnectionRefusedError):  # the socket exists, and nobody listens
                 time.sleep(LINGER_SECONDS)
-            raise CallError(f"the runner cannot be reached: {error.strerror or error}") from None
+            raise _unreachable(error) from None
         self._rest = bytearray()
         try:
             self.call({"attempt": environ.get(ATTEMPT_VARIABLE, "")})
         except CallError as error:
             self._socket.close()
-            # Whatever this program goes on to do is of no use to this attempt; another may be.
+            # Not a refusal: nothing more that this program does can help this attempt, but another may succeed.
             raise CallError(str(error)) from None
 
     def call(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer. It does not return if the item is parked: the runner ends the program."""
+        """The reply to a message. It does not return if the item is parked: the runner kills the program."""
         line = json.dumps(message).encode() + b"\n"
         if len(line) > LINE_LIMIT_BYTES:
             most = LINE_LIMIT_BYTES // 1024 // 1024
-            raise CallError(f"this is {len(line):,} bytes as JSON, over {most} MiB", is_refusal=True)
+            raise CallError(f"the message is {len(line):,} bytes of JSON, over {most} MiB", is_refusal=True)
         try:
             self._socket.sendall(line)
-            answer = self._read_line()
+            reply = self._read_line()
         except OSError as error:
             time.sleep(LINGER_SECONDS)
-            raise CallError(f"the runner cannot be reached: {error.strerror or error}") from None
-        found: dict[str, Any] = json.loads(answer)
+            raise _unreachable(error) from None
+        found: dict[str, Any] = json.loads(reply)
         if "error" in found:
             raise CallError(str(found["error"]), is_refusal=True)
         return found
@@ -75,7 +75,7 @@ class Caller:
     def close(self) -> None:
         self._socket.close()
 
-    def __enter__(self) -> Caller:
+    def __enter__(self) -> RunnerConnection:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -87,8 +87,12 @@ class Caller:
             start = len(self._rest)
             chunk = self._socket.recv(1 << 20)
             if not chunk:
-                raise ConnectionResetError(errno.ECONNRESET, "it has hung up")
+                raise ConnectionResetError(errno.ECONNRESET, "it closed the connection")
             self._rest += chunk
         line = bytes(self._rest[:end])
         del self._rest[: end + 1]
         return line
+
+
+def _unreachable(error: OSError) -> CallError:
+    return CallError(f"the runner cannot be reached: {error.strerror or error}")

@@ -1,6 +1,6 @@
-"""What the commands for use inside a program share: `step`, `ask`, `usage`, and `log` there.
+"""What the commands for use inside a program share: `step`, `ask`, `usage`, and `log`.
 
-Shell scripts start them often, so neither this nor those import typer or anything else that takes its time.
+Shell scripts start them often, so they import neither typer nor anything else that takes long to load.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
-    from agentrun.executors.programs.caller import Caller
+    from agentrun.executors.programs.runner_connection import RunnerConnection
 
 
 COMMANDS = ("step", "ask", "usage")
 WRONG, FOR_GOOD, LATER, BROKEN_PIPE = 2, 65, 75, 141
-"""Exit codes: the words are wrong; the runner refuses; the runner cannot be reached; nobody reads."""
+"""Exit codes: the arguments are wrong; the runner refuses; the runner cannot be reached; nobody reads the output."""
 
 
 class Left(Exception):
-    """The command ends here, with this code; the text is for people."""
+    """Ends the command with this exit code; the text is for people."""
 
     def __init__(self, code: int, why: str) -> None:
         super().__init__(why)
@@ -28,19 +28,21 @@ class Left(Exception):
 
 
 def is_ours(words: list[str]) -> bool:
-    """Whether a command line is for one of these commands. What asks for help is not: that may take its time."""
+    """Whether a command line is for one of these commands. A request for help is not: that may take longer."""
     command, *rest = words or [""]
     if command == "log":
-        return bool(os.environ.get("AGENTRUN_CHANNEL")) and rest not in (["-h"], ["--help"])
+        from agentrun.executors.programs.protocol import CHANNEL_VARIABLE
+
+        return bool(os.environ.get(CHANNEL_VARIABLE)) and rest not in (["-h"], ["--help"])
     options = rest[: rest.index("--")] if "--" in rest else rest
     return command in COMMANDS and "-h" not in options and "--help" not in options
 
 
 def run(command: str, words: list[str]) -> int:
-    """The command of that name; its exit code."""
+    """Run the command of that name, and return its exit code."""
     from importlib import import_module
 
-    from agentrun.executors.programs.caller import CallError
+    from agentrun.executors.programs.runner_connection import CallError
 
     module = import_module(f"agentrun_cli.inside.{command}")
     try:
@@ -55,13 +57,16 @@ def run(command: str, words: list[str]) -> int:
         return BROKEN_PIPE
 
 
-def open_caller() -> Caller:
-    from agentrun.executors.programs.caller import Caller, is_inside
+def connect() -> RunnerConnection:
+    """A connection to the runner of this program."""
+    from agentrun.executors.programs.runner_connection import RunnerConnection, is_inside
 
     if not is_inside():
-        where = "it is for programs that agentrun runs as agents; those find AGENTRUN_CHANNEL in their environment"
-        raise Left(WRONG, f"not inside of such a program: {where}")
-    return Caller()
+        rule = (
+            "this command is for programs that agentrun runs as agents; they have AGENTRUN_CHANNEL in the environment"
+        )
+        raise Left(WRONG, f"not inside such a program: {rule}")
+    return RunnerConnection()
 
 
 def new_parser(command: str) -> ArgumentParser:
@@ -82,19 +87,19 @@ def say(command: str, why: str) -> None:
 
 
 def as_text(word: str) -> str:
-    """A word of the command line, which is bytes: what is not UTF-8 is spelled out."""
+    """A command-line argument as text; bytes that are not UTF-8 are escaped."""
     return word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def write(data: bytes) -> None:
-    """To standard output, exactly."""
+    """Write all of the bytes to standard output."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(1, rest) :]
 
 
 def read_file(path: str) -> bytes:
-    """`-` is standard input."""
+    """The bytes of a file, or of standard input for `-`."""
     try:
         with open(0 if path == "-" else path, "rb", closefd=path != "-") as file:
             return file.read()

@@ -20,10 +20,23 @@ import pytest
 
 from agentrun.agents.agent import load_agent
 from agentrun.agents.attempt import Channel, Outcome
+from agentrun.agents.messages import (
+    Answer,
+    Answered,
+    Ask,
+    KnownStep,
+    Message,
+    Park,
+    Received,
+    Refused,
+    Reply,
+    StepGet,
+    StepPut,
+)
 from agentrun.errors import DiskError
 from agentrun.executors.choice import open_executor
 from agentrun.executors.port import Executor
-from agentrun.executors.programs.switchboard import Switchboard
+from agentrun.executors.programs.channel_socket import ChannelSocket
 from agentrun.item import Item
 from agentrun.values.names import work_name
 from agentrun.values.templates import escape
@@ -43,23 +56,21 @@ class Runner:
         self.messages: list[dict[str, Any]] = []
         self._asked: dict[str, int] = {}
 
-    async def channel(self, message: dict[str, Any]) -> dict[str, Any]:
-        self.messages.append(message)
+    async def channel(self, message: Message) -> Reply:
+        self.messages.append(message.as_json())
         await asyncio.sleep(0)
-        match message["type"]:
-            case "step_get":
-                n = self._asked[message["name"]] = self._asked.get(message["name"], -1) + 1
-                found = self.steps.get((message["name"], n))
-                return {"n": n, "found": False} if found is None else {"n": n, "found": True, "output": found}
-            case "step_put":
-                self.steps[message["name"], message["n"]] = message["output"]
-            case "ask":
-                return {"park": True} if self.answer is None else {"answer": self.answer}
-            case "bad":
-                return {"error": "this is bad"}
-            case "broken":
+        match message:
+            case StepGet("broken"):
                 raise DiskError("the disk is full; make room")
-        return {}
+            case StepGet(name):
+                n = self._asked[name] = self._asked.get(name, -1) + 1
+                found = self.steps.get((name, n))
+                return KnownStep(n, found is not None, found)
+            case StepPut(name, n, output):
+                self.steps[name, n] = output
+            case Ask():
+                return Park() if self.answer is None else Answered(Answer(**self.answer))
+        return Received()
 
     def next_attempt(self) -> None:
         self._asked.clear()
@@ -133,8 +144,8 @@ def test_a_step_is_printed_only_when_it_is_on_disk(bench: Bench, runner: Runner)
     printed = bench.folder / "printed"
     seen: list[str] = []
 
-    async def slow(message: dict[str, Any]) -> dict[str, Any]:
-        if message["type"] == "step_put":
+    async def slow(message: Message) -> Reply:
+        if isinstance(message, StepPut):
             await asyncio.sleep(0.1)
             seen.append(printed.read_text())
         return await runner.channel(message)
@@ -234,7 +245,8 @@ def test_usage_is_reported(bench: Bench, runner: Runner) -> None:
     """
     assert attempted(bench, script, runner.channel).kind == "done"
     first, second = runner.messages
-    assert first == {"type": "usage", "model": "m-1", "input_tokens": 12, "output_tokens": 3, "cost": 0.5}
+    assert (first["type"], first["model"], first["input_tokens"], first["output_tokens"]) == ("usage", "m-1", 12, 3)
+    assert first["cost"] == 0.5
     assert (second["model"], second["input_tokens"], second["output_tokens"]) == ("m-2", 7, 3)
     assert second["provider"] == "openai"
 
@@ -271,8 +283,8 @@ def test_wrong_words_are_told_and_exit_2(bench: Bench, runner: Runner, words: st
 
 
 def test_what_the_runner_refuses_is_told_and_fails_for_good(bench: Bench) -> None:
-    async def refuse(message: dict[str, Any]) -> dict[str, Any]:
-        return {"error": "the item has too many steps"}
+    async def refuse(message: Message) -> Reply:
+        return Refused("the item has too many steps")
 
     outcome = attempted(bench, "agentrun step a -- true", refuse)
     assert outcome.failure is not None and outcome.failure.exit_code == 65
@@ -281,7 +293,7 @@ def test_what_the_runner_refuses_is_told_and_fails_for_good(bench: Bench) -> Non
 
 def test_an_error_of_the_runner_is_raised_and_ends_the_program(bench: Bench, runner: Runner) -> None:
     with pytest.raises(DiskError):
-        client(bench, "say(me); say({'type': 'broken'}); open('went', 'w')", runner.channel)
+        client(bench, "say(me); say({'type': 'step_get', 'name': 'broken'}); open('went', 'w')", runner.channel)
     assert not (bench.folder / "went").exists()
 
 
@@ -291,7 +303,8 @@ def test_messages_are_answered_one_by_one(bench: Bench, runner: Runner) -> None:
         print(json.dumps(answers), end="")
     """
     met, step, bad, *odd = json.loads(bench.output(client(bench, code, runner.channel)))
-    assert (met, step, bad) == ({}, {"n": 0, "found": False}, {"error": "this is bad"})
+    assert (met, step) == ({}, {"n": 0, "found": False})
+    assert bad == {"error": "this runner does not know messages of type 'bad'"}
     assert all("must be a JSON object" in answer["error"] for answer in odd)
 
 
@@ -343,12 +356,12 @@ def test_an_attempt_that_is_over_is_refused(bench: Bench, runner: Runner) -> Non
 def test_what_is_under_way_when_the_program_ends_is_waited_for(bench: Bench) -> None:
     told: list[str] = []
 
-    async def slow(message: dict[str, Any]) -> dict[str, Any]:
+    async def slow(message: Message) -> Reply:
         told.append("begun")
         (bench.folder / "begun").touch()
         await asyncio.sleep(0.2)
         told.append("ended")
-        return {}
+        return Received()
 
     script = "agentrun usage --cost 1 & while [ ! -e begun ]; do :; done; echo ok"
     assert bench.output(attempted(bench, script, slow)) == "ok"
@@ -360,14 +373,14 @@ def test_a_timeout_and_a_cancellation_give_up_what_is_under_way(bench: Bench, ti
     cancelled: list[bool] = []
     reached = bench.folder / "reached"
 
-    async def never(message: dict[str, Any]) -> dict[str, Any]:
+    async def never(message: Message) -> Reply:
         reached.touch()
         try:
             await asyncio.get_running_loop().create_future()
         except asyncio.CancelledError:
             cancelled.append(True)
             raise
-        return {}
+        return Received()
 
     async def scenario() -> None:
         code = CLIENT + "say(me); say({'type': 'log', 'text': 'a'})"
@@ -456,11 +469,11 @@ def test_the_socket_is_in_the_jobs_folder_and_gone_afterwards(tmp_path: Path, le
             dead.bind(str(path))
 
     async def scenario() -> None:
-        board = Switchboard(tmp_path)
-        await board.open()
-        assert board.path == str(path)
+        listening = ChannelSocket(tmp_path)
+        await listening.open()
+        assert listening.path == str(path)
         assert stat.S_ISSOCK(path.stat().st_mode) and stat.S_IMODE(path.stat().st_mode) == 0o600
-        await board.close()
+        await listening.close()
 
     asyncio.run(scenario())
     assert not path.exists()
@@ -471,11 +484,11 @@ def test_where_the_path_is_too_long_the_socket_is_in_a_temporary_folder(tmp_path
     folder.mkdir()
 
     async def scenario() -> str:
-        board = Switchboard(folder)
-        await board.open()
-        home = Path(board.path).parent
+        listening = ChannelSocket(folder)
+        await listening.open()
+        home = Path(listening.path).parent
         assert home.parent == Path(tempfile.gettempdir()) and stat.S_IMODE(home.stat().st_mode) == 0o700
-        await board.close()
+        await listening.close()
         return str(home)
 
     assert not os.path.exists(asyncio.run(scenario()))
@@ -484,15 +497,15 @@ def test_where_the_path_is_too_long_the_socket_is_in_a_temporary_folder(tmp_path
 
 def test_a_connection_left_open_does_not_hold_up_the_end(bench: Bench, runner: Runner) -> None:
     async def scenario() -> None:
-        board = Switchboard(None)
-        await board.open()
+        listening = ChannelSocket(None)
+        await listening.open()
         with socket.socket(socket.AF_UNIX) as waiting:
             waiting.setblocking(False)
-            await asyncio.get_running_loop().sock_connect(waiting, board.path)
+            await asyncio.get_running_loop().sock_connect(waiting, listening.path)
             await asyncio.sleep(0)
             async with asyncio.timeout(5):
-                await board.close()
-            # It was hung up, not left.
+                await listening.close()
+            # It was closed, not left open.
             with pytest.raises(ConnectionResetError):
                 await asyncio.get_running_loop().sock_recv(waiting, 1)
 

@@ -1,0 +1,111 @@
+"""Tables: the jobs of `status`, the items of `items`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from agentrun_cli.terminal import Colour, ago, clean, coloured, is_terminal
+
+if TYPE_CHECKING:
+    from agentrun.views.jobs import JobView
+    from agentrun_cli.commands.items import Row
+
+
+JOB_COLOURS: dict[str, Colour] = {
+    "running": "blue",
+    "interrupted": "yellow",
+    "waiting": "yellow",
+    "failed": "red",
+    "damaged": "red",
+    "finished": "green",
+}
+ITEM_COLOURS: dict[str, Colour] = {"done": "green", "failed": "red", "waiting": "yellow", "running": "blue"}
+
+
+def job_table(views: list[JobView]) -> Iterator[str]:
+    """A line for each job, below a heading; columns are as wide as what is in them."""
+    from agentrun.money.usage import format_cost
+
+    has_cost = any(view.cost for view in views)
+    waits = any(view.counts.get("waiting") for view in views)
+    more = [*(["WAITING"] if waits else []), *(["COST"] if has_cost else [])]
+    head = ["JOB", "STATE", "DONE", "FAILED", *more, "LAST CHECKPOINT"]
+    rows = [head]
+    for view in views:
+        known = view.status not in ("new", "damaged")
+        cells = [clean(view.job, limit=40), view.status]
+        cells += [f"{view.counts.get('done', 0):,}/{view.total:,}" if known else "-"]
+        cells += [f"{view.counts.get('failed', 0):,}" if known else "-"]
+        cells += [f"{view.counts.get('waiting', 0):,}" if known else "-"] if waits else []
+        cells += [format_cost(view.cost) if view.cost else "-"] if has_cost else []
+        rows.append([*cells, ago(view.age_seconds) if known else "-"])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    for number, row in enumerate(rows):
+        padded = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)]
+        if number:
+            padded[1] = coloured(padded[1], JOB_COLOURS.get(row[1]), sys.__stdout__)
+            yield "  ".join(padded).rstrip()
+        else:
+            yield coloured("  ".join(padded).rstrip(), "dim", sys.__stdout__)
+
+
+def item_table(rows: Iterable[Row], *, total: int, columns: Collection[str]) -> Iterator[str]:
+    """A line for each item; on a terminal below a heading, and cut to its width. Nothing if there are none.
+
+    Streamed, so the widths are known beforehand: `total` is the number of items. `columns` are those shown only where
+    they say something, `cost` and `agent`.
+    """
+    at_terminal = is_terminal(sys.stdout)
+    width = _terminal_width() if at_terminal else None
+    index_width = max(len(str(total)), 5 if at_terminal else 1)
+    state_at, is_first = index_width + 2, True
+    for row, line in _item_lines(rows, index_width, columns):
+        if at_terminal and is_first:
+            head = f"{'index':>{index_width}}  {'state':<7}  {'tries':>5}  {'took':>6}  {'age':>6}  "
+            head += ("    cost  " if "cost" in columns else "") + ("agent         " if "agent" in columns else "")
+            yield coloured(head + "key", "dim", sys.stdout)
+        is_first = False
+        line = line if width is None or len(line) <= width else line[: width - 1] + "…"
+        end = state_at + len(row.state)
+        yield line[:state_at] + coloured(line[state_at:end], ITEM_COLOURS.get(row.state), sys.stdout) + line[end:]
+
+
+def _item_lines(rows: Iterable[Row], index_width: int, columns: Collection[str]) -> Iterator[tuple[Row, str]]:
+    from agentrun.money.usage import format_cost
+    from agentrun.values.units import format_duration
+
+    now = time.time()
+    has_cost, has_agent = "cost" in columns, "agent" in columns
+    for row in rows:
+        took = format_took(row.seconds) if row.attempts else "-"
+        age = format_duration(max(0.0, now - row.ended_at)) if row.ended_at else "-"
+        line = f"{row.index:>{index_width}}  {row.state:<7}  {row.attempts or '-':>5}  {took:>6}  {age:>6}  "
+        if has_cost:
+            line += f"{format_cost(row.cost) if row.cost is not None else '-':>8}  "
+        if has_agent:
+            line += f"{clean(row.agent, limit=12) or '-':<12}  "
+        # The common case first: cleaning takes longer than all the rest of a line.
+        line += row.key if row.key.isascii() and row.key.isprintable() else clean(row.key, limit=1100)
+        if row.cause:
+            line += f"  {clean(row.cause)}"
+        elif row.question:
+            line += f"  asks: {clean(row.question, limit=200)}"
+        elif row.changed:
+            line += "  (changed since its last result)"
+        yield row, line
+
+
+def format_took(seconds: float) -> str:
+    """A duration that may be short."""
+    from agentrun.values.units import format_duration
+
+    return f"{seconds * 1000:.0f}ms" if seconds < 0.0995 else format_duration(seconds)
+
+
+def _terminal_width() -> int:
+    import shutil
+
+    return shutil.get_terminal_size().columns

@@ -1,0 +1,205 @@
+"""The messages of the channel, and the replies to them; `agents/attempt.py` has the words and the table.
+
+A message that exists is well-formed: making one from bad values raises ValueError, which says what is wrong.
+`as_json` gives the form that crosses to workers and programs; `read_message` and `read_reply` read it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentrun.agents.crossing import Crossing
+from agentrun.values.json import encode
+
+QUESTION_LIMIT_BYTES = 1024 * 1024
+NAME_LIMIT_BYTES = 1024
+
+
+# ---- messages, from the agent end
+
+
+class Message(Crossing, tag_field="type", tag="", frozen=True):
+    """What an agent end sends."""
+
+
+class Log(Message, tag="log", frozen=True):
+    """A line for the item's log."""
+
+    text: str
+
+
+class Progress(Message, tag="progress", frozen=True):
+    """What the attempt is doing now, for people who watch."""
+
+    text: str
+
+
+class Carry(Message, tag="carry", frozen=True):
+    """The value that the next item gets; it counts if this item is settled."""
+
+    value: Any
+
+
+class StepGet(Message, tag="step_get", frozen=True):
+    """Is the result of this step known? The reply is a KnownStep."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+
+
+class StepPut(Message, tag="step_put", frozen=True):
+    """Remember a step's result; the reply comes when it is on disk."""
+
+    name: str
+    n: int
+    """The number that the reply to StepGet gave."""
+    output: str
+    """The result, as JSON text."""
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        if not isinstance(self.n, int) or not isinstance(self.output, str):
+            raise ValueError(f"step_put of {self.name!r} needs n, as step_get gave it, and output, which is JSON text")
+
+
+class Ask(Message, tag="ask", frozen=True):
+    """A question to a person. The reply is Answered, or Park: the attempt must then end."""
+
+    question: str
+    details: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        text, details = self.question, self.details
+        if not isinstance(text, str) or not text.strip() or not isinstance(details, dict):
+            raise ValueError("a question must be text that is not blank, and its details an object with names")
+        if len(encode({"text": text, "details": details}, name="the question")) > QUESTION_LIMIT_BYTES:
+            most = QUESTION_LIMIT_BYTES // 1024 // 1024
+            raise ValueError(
+                f"the question {text[:60]!r} and its details are over {most} MiB; put them in a file, and name it"
+            )
+
+
+class Used(Message, tag="usage", frozen=True):
+    """What a call of a model used, and what it cost if that is known. `Used.read` checks the values."""
+
+    model: str | None = None
+    provider: str | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    requests: int = 1
+    cost: float | None = None
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Used:
+        from agentrun.money.usage import check_usage
+
+        return cls(**check_usage(given))
+
+
+def read_message(given: Mapping[str, Any]) -> Message:
+    """The message in a JSON object; ValueError says what is wrong with it. Unknown fields are ignored."""
+    get: Callable[[str], Any] = given.get
+    match get("type"):
+        case "log":
+            return Log(str(given.get("text", "")))
+        case "progress":
+            return Progress(str(given.get("text", "")))
+        case "carry":
+            return Carry(get("value"))
+        case "step_get":
+            return StepGet(get("name"))
+        case "step_put":
+            seconds = get("seconds")
+            return StepPut(get("name"), get("n"), get("output"), float(seconds) if _is_number(seconds) else 0.0)
+        case "ask":
+            # `or`: some languages write an empty object as an empty list.
+            return Ask(get("question"), get("details") or {})
+        case "usage":
+            return Used.read(given)
+        case kind:
+            raise ValueError(f"this runner does not know messages of type {kind!r}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name or len(name.encode("utf-8", "surrogatepass")) > NAME_LIMIT_BYTES:
+        raise ValueError(f"a step's name is {str(name)[:60]!r}; it must be text of 1 to {NAME_LIMIT_BYTES} bytes")
+
+
+# ---- replies, from the runner end
+
+
+class Reply(Crossing, frozen=True):
+    """What the runner end answers."""
+
+
+class Received(Reply, frozen=True):
+    """The message was taken, and there is nothing to say about it."""
+
+
+class KnownStep(Reply, frozen=True, omit_defaults=True):
+    """The reply to StepGet."""
+
+    n: int
+    """How often the attempt asked for this name before."""
+    found: bool
+    output: str | None = None
+    """The result as JSON text, if it was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """True if the person said yes. `answer["draft"]` is that detail of the question, as the person edited it."""
+
+    yes: bool
+    text: str = ""
+    """The person's comment."""
+    by: str = ""
+    at: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return self.yes
+
+    def __getitem__(self, name: str) -> Any:
+        return self.details[name]
+
+
+class Answered(Reply, frozen=True):
+    """A person's answer."""
+
+    answer: Answer
+
+
+class Park(Reply, frozen=True):
+    """There is no answer yet: the attempt must end with the outcome `waiting`."""
+
+    park: bool = True
+
+
+class Refused(Reply, frozen=True):
+    """Something is wrong with the message, or the attempt is over."""
+
+    error: str
+
+
+def read_reply(given: Mapping[str, Any]) -> Reply:
+    """The reply in a JSON object."""
+    if "error" in given:
+        return Refused(given["error"])
+    if "found" in given:
+        return KnownStep(given["n"], given["found"], given.get("output"))
+    if "answer" in given:
+        return Answered(Answer(**given["answer"]))
+    return Park() if given.get("park") else Received()

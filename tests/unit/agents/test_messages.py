@@ -1,0 +1,105 @@
+"""The messages of the channel: well-formed, or refused with the reason; the same after a crossing as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from agentrun.agents.messages import (
+    NAME_LIMIT_BYTES,
+    Answer,
+    Answered,
+    Ask,
+    Carry,
+    KnownStep,
+    Log,
+    Message,
+    Park,
+    Progress,
+    Received,
+    Refused,
+    Reply,
+    StepGet,
+    StepPut,
+    Used,
+    read_message,
+    read_reply,
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "form"),
+    [
+        (Log("a"), {"type": "log", "text": "a"}),
+        (Progress("\ud800"), {"type": "progress", "text": "\ud800"}),
+        (Carry({"n": 2**70}), {"type": "carry", "value": {"n": 2**70}}),
+        (StepGet("a"), {"type": "step_get", "name": "a"}),
+        (StepPut("a", 1, "[1]", 0.5), {"type": "step_put", "name": "a", "n": 1, "output": "[1]", "seconds": 0.5}),
+        (Ask("Send?", {"draft": "b"}), {"type": "ask", "question": "Send?", "details": {"draft": "b"}}),
+    ],
+)
+def test_a_message_crosses_as_json(message: Message, form: dict[str, Any]) -> None:
+    assert message.as_json() == form
+    assert read_message(json.loads(json.dumps(form))) == message
+    assert read_message({**form, "of a later version": 1}) == message
+
+
+def test_usage_crosses_with_every_field() -> None:
+    used = Used.read({"model": "m", "input_tokens": 9, "cache_write_tokens": 4, "cache_write_1h_tokens": 2, "cost": 1})
+    assert read_message(json.loads(json.dumps(used.as_json()))) == used
+    assert (used.cache_write_1h_tokens, used.requests, used.cost) == (2, 1, 1.0)
+    assert read_message({"type": "usage", "cost": 0}) == Used(cost=0.0)
+
+
+@pytest.mark.parametrize(
+    ("reply", "form"),
+    [
+        (Received(), {}),
+        (KnownStep(0, found=False), {"n": 0, "found": False}),
+        (KnownStep(2, found=True, output="null"), {"n": 2, "found": True, "output": "null"}),
+        (
+            Answered(Answer(True, "ok", "ada", "2026-01-01", {"draft": "b"})),
+            {"answer": {"yes": True, "text": "ok", "by": "ada", "at": "2026-01-01", "details": {"draft": "b"}}},
+        ),
+        (Park(), {"park": True}),
+        (Refused("no"), {"error": "no"}),
+    ],
+)
+def test_a_reply_crosses_as_json(reply: Reply, form: dict[str, Any]) -> None:
+    assert reply.as_json() == form
+    assert list(reply.as_json()) == list(form)
+    assert read_reply(json.loads(json.dumps(form))) == reply
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "does not know messages of type None"),
+        ({"type": "dance"}, "does not know messages of type 'dance'"),
+        ({"type": "step_get"}, "a step's name is 'None'"),
+        ({"type": "step_get", "name": 5}, "a step's name is '5'"),
+        ({"type": "step_get", "name": "x" * (NAME_LIMIT_BYTES + 1)}, "1 to 1024 bytes"),
+        ({"type": "step_put", "name": "a", "output": "1"}, "needs n, as step_get gave it"),
+        ({"type": "step_put", "name": "a", "n": 0, "output": 1}, "output, which is JSON text"),
+        ({"type": "ask", "question": "  "}, "not blank"),
+        ({"type": "ask", "question": "a", "details": [1]}, "an object with names"),
+        ({"type": "ask", "question": "a", "details": {"b": "x" * 1024 * 1024}}, "over 1 MiB"),
+        ({"type": "usage"}, "neither tokens nor a cost"),
+        ({"type": "usage", "cost": -1}, "cost"),
+    ],
+)
+def test_a_malformed_message_is_refused_with_the_reason(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        read_message(given)
+
+
+def test_what_programs_may_leave_out_or_write_loosely_is_accepted() -> None:
+    assert read_message({"type": "log"}) == Log("")
+    assert read_message({"type": "progress", "text": 3}) == Progress("3")
+    assert read_message({"type": "carry"}) == Carry(None)
+    assert read_message({"type": "ask", "question": "a"}) == Ask("a", {})
+    assert read_message({"type": "ask", "question": "a", "details": []}) == Ask("a", {})
+    step = {"type": "step_put", "name": "a", "n": 0, "output": "1", "seconds": "long"}
+    assert read_message(step) == StepPut("a", 0, "1")
