@@ -8,9 +8,10 @@ import orjson
 from msgspec import Raw
 
 from agentrun.agents.failure import Failure
+from agentrun.agents.messages import Answer
 from agentrun.checkpoint.checkpoint import Checkpoint, RunContext, Running
 from agentrun.checkpoint.message import AnswerMessage, EditMessage, RedoMessage, Reply, SkipMessage
-from agentrun.checkpoint.record import GivenAnswer, Kind, Question, Record, Try
+from agentrun.checkpoint.record import Kind, Question, Record, Try
 from agentrun.checkpoint.summary import Status, Summary
 from agentrun.store.port import Store
 
@@ -69,7 +70,7 @@ def records_of_every_kind() -> list[Record]:
         record("failed", kind="failed", error=failure, tries=tries, failed_launches=2),
         record("skipped", kind="skipped", error=failure),
         record("waiting", kind="waiting", question=Question(n=2, text="Send?", details={"draft": "a\nb"}, at="2026")),
-        record("waiting", kind="answer", question=2, asked="Send?", answer=GivenAnswer(yes=False, text="no", by="ada")),
+        record("waiting", kind="answer", question=2, asked="Send?", answer=Answer(yes=False, text="no", by="ada")),
         record("step", ["found"], kind="step", name="search", n=1, no=4),
         record("done", kind="redo", by="ada", id="0" * 16),
         record('a "quoted"\nkey\\', "", gen=3, index=2**32 - 2, carry={"n": 1}, after=0, stamp=2**64 - 1),

@@ -65,8 +65,8 @@ class LeaseContract(OnOneStore):
         launches.next()
         with launches.look().reader() as reader:
             holder = reader.holder()
-        assert holder is not None
+        assert holder is not None and launches.look().holder() == holder
         assert (holder.pid, holder.mark) == (os.getpid(), launches.lease.mark)
         launches.end()
         with launches.look().reader() as reader:
-            assert reader.holder() is None
+            assert reader.holder() is None is launches.look().holder()
