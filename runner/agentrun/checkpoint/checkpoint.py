@@ -1,4 +1,4 @@
-"""The checkpoint: what state.json says, and its form on disk.
+"""The checkpoint: what a run needs to resume, and its form as text.
 
 One field a line, so that a person can read it; `check` comes last, a hash of every byte before it.
 """
@@ -35,9 +35,9 @@ class Running(Struct, omit_defaults=True, kw_only=True):
 
 
 class Journal(Struct):
-    """The journal in force: nothing past its length is data."""
+    """Where the store keeps the older records; nothing past the length is data. Stores without a journal leave it."""
 
-    name: Annotated[str, Meta(pattern=r"^journal-[^/]*$")]
+    name: Annotated[str, Meta(pattern=r"^[^/]*$")]
     length: Count
 
 
@@ -88,7 +88,7 @@ class Checkpoint(Struct, kw_only=True):
     waiting: list[Range] = []
     running: list[Running] = []
     outputs: list[Raw] = []
-    journal: Journal = msgspec.field(default_factory=lambda: Journal("journal-1.jsonl", 0))
+    journal: Journal = msgspec.field(default_factory=lambda: Journal("", 0))
     context: RunContext
     usage: Totals = msgspec.field(default_factory=Totals)
     started_at: str = ""
@@ -111,7 +111,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def decode_checkpoint(text: bytes, *, where: str, accept_edits: bool = False) -> Checkpoint:
-    """Read state.json. Anything not exactly as it was written raises CheckpointError, unless edits are accepted."""
+    """Read a checkpoint. Anything not exactly as it was written raises CheckpointError, unless edits are accepted."""
     values = _parse(text, where)
     version = values.get("version")
     if isinstance(version, int) and version > VERSION:

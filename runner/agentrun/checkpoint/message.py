@@ -113,6 +113,8 @@ def decode_message(text: bytes) -> AnyMessage:
         raise MessageError(f"{place}: {what[:1].lower()}{what[1:]}" if place else what) from None
     except (msgspec.DecodeError, ValueError):
         raise MessageError("it is empty" if not text else "it is not JSON") from None
+    except RecursionError:
+        raise MessageError("it is nested too deep") from None
 
 
 def json_text(value: Any, *, name: str) -> Raw:

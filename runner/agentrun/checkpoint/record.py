@@ -2,7 +2,7 @@
 
     {"crc":"9ae0daaf","seq":7,"kind":"done","key":"documents/0001.txt","gen":0,…,"output":{…}}
 
-The CRC covers the line from behind its own field to before the newline. `outputs` in state.json holds the same bytes.
+The CRC covers the line from behind its own field to before the newline. `outputs` in a checkpoint holds the same bytes.
 """
 
 from __future__ import annotations
@@ -156,6 +156,11 @@ def decode_record(line: bytes) -> Record:
         return _decode(line)
     except (DecodeError, ValidationError) as error:
         raise RecordError(str(error)) from None
+
+
+def json_of(line: bytes) -> bytes:
+    """The JSON of the record itself, without its checksum."""
+    return b"{" + line[_BODY_AT:]
 
 
 def highest_seq(lines: Iterable[bytes]) -> int:

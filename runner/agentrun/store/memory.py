@@ -25,6 +25,7 @@ class MemoryStore(Store):
     def __init__(self, name: str = "memory") -> None:
         self._name = name
         self._lock = threading.Lock()
+        self._guard = threading.RLock()
         self._holder: Holder | None = None
         self._checkpoint: Checkpoint | None = None
         self._records: list[bytes] = []
@@ -42,19 +43,24 @@ class MemoryStore(Store):
             raise BusyError("another runner has this store; wait for it")
         from agentrun.system.process import describe_self
 
-        self._holder = Holder(**describe_self())
-        return _MemoryLease(self)
+        lease = _MemoryLease(self._release)
+        self._holder = Holder(**describe_self(), mark=lease.mark)
+        return lease
 
-    def release(self) -> None:
+    def _release(self) -> None:
         self._holder = None
         self._lock.release()
 
     def reader(self, *, accept_edits: bool = False) -> Reader:
+        # Both are of one commit, though a runner may be at work in another thread.
+        with self._guard:
+            checkpoint, ended = self._checkpoint, list(self._ended)
+            records = self._records if checkpoint is not None else self._filed.get(self._newest, [])
         return _MemoryReader(
             self._name,
-            deepcopy(self._checkpoint),
-            list(self._ended),
-            self._records if self._checkpoint is not None else self._filed.get(self._newest, []),
+            deepcopy(checkpoint),
+            ended,
+            records,
             self._holder,
             self.inbox,
             self.notes,
@@ -98,28 +104,31 @@ class MemoryStore(Store):
             if self._checkpoint is None and not self._first_seq:
                 self._records = []
             first = len(self._records)
-            self._records = [*self._records, *lines]
-            self._checkpoint = kept
+            with self._guard:
+                self._records = [*self._records, *lines]
+                self._checkpoint = kept
             return list(range(first, len(self._records)))
 
         return sync
 
     def compact(self, checkpoint: Checkpoint, refs: Sequence[int]) -> list[int]:
         kept = [self._records[ref] for ref in refs]
-        self.commit(checkpoint)
-        self._records = kept
+        with self._guard:
+            self.commit(checkpoint)
+            self._records = kept
         return list(range(len(kept)))
 
     def size(self, refs: Iterable[int] | None = None) -> int:
         return sum(len(self._records[ref]) + 1 for ref in (range(len(self._records)) if refs is None else refs))
 
     def finish(self, summary: Summary) -> None:
-        if all(one.run_id != summary.run_id for one in self._ended):
-            self._ended.insert(0, deepcopy(summary))
-            self._filed[summary.run_id] = list(self._records)
-            self._filed = {one.run_id: self._filed[one.run_id] for one in self._ended[:RECORDS_KEPT]}
-        # The records can be read until the next run begins, as those of a folder can.
-        self._checkpoint, self._first_seq = None, 0
+        with self._guard:
+            if all(one.run_id != summary.run_id for one in self._ended):
+                self._ended.insert(0, deepcopy(summary))
+                self._filed[summary.run_id] = list(self._records)
+                self._filed = {one.run_id: self._filed[one.run_id] for one in self._ended[:RECORDS_KEPT]}
+            # The records can be read until the next run begins.
+            self._checkpoint, self._first_seq = None, 0
 
     def set_aside(self) -> str:
         self._checkpoint, self._records, self._first_seq = None, [], 0
@@ -132,6 +141,8 @@ class MemoryStore(Store):
         lines = self._filed.get(run_id)
         if lines is None:
             return None
+        if self._checkpoint is not None:
+            raise CheckpointError("this store has an unfinished run; finish that one first")
         self._records, self._first_seq = list(lines), highest_seq(lines)
         ended = next(one for one in self._ended if one.run_id == run_id)
         return checkpoint_from(ended, seq=self._first_seq)
@@ -141,6 +152,7 @@ class MemoryStore(Store):
         self._filed.clear()
         self._inbox.clear()
         self._kept.clear()
+        self.notes.clear()
 
     def note(self, event: Mapping[str, Any]) -> None:
         self.notes.append(dict(event))
@@ -166,14 +178,14 @@ class MemoryStore(Store):
 
 
 class _MemoryLease(Lease):
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, release: Callable[[], None]) -> None:
         self.mark = secrets.token_hex(8)
-        self._store: MemoryStore | None = store
+        self._release: Callable[[], None] | None = release
 
     def release(self) -> None:
-        store, self._store = self._store, None
-        if store is not None:
-            store.release()
+        release, self._release = self._release, None
+        if release is not None:
+            release()
 
 
 class _MemoryReader(Reader):

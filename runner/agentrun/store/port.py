@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.checkpoint.message import AnyMessage
@@ -97,7 +100,7 @@ class Reader(ABC):
 
     @abstractmethod
     def records(self, *, since: int = 0) -> Iterator[tuple[int, Record]]:
-        """The run's records with their refs, oldest first, from the ref `since` on."""
+        """The run's records with their refs, oldest first: those whose ref is `since` or more."""
 
     @abstractmethod
     def read(self, refs: Iterable[int]) -> Iterator[Record]:
@@ -109,9 +112,7 @@ class Reader(ABC):
 
     def search(self, text: str) -> Iterator[tuple[int, Record]]:
         """The records whose JSON contains `text`, oldest first."""
-        import msgspec
-
-        needle = msgspec.json.encode(text)[1:-1]
+        needle = needle_for(text)
         for ref, record in self.records():
             if needle in msgspec.json.encode(record):
                 yield ref, record
@@ -195,8 +196,6 @@ class Store(ABC):
         In between everything reads as before, `checkpoint` belongs to the caller again, and no other commit may begin.
         Stores that cannot divide a commit do all of it in the second half.
         """
-        from copy import deepcopy
-
         copied = deepcopy(checkpoint)
         return lambda: self.commit(copied, records)
 
@@ -300,9 +299,18 @@ class Catalogue(ABC):
             return {}
 
     def find(self, run_id: str) -> str | None:
-        """The name of the job that has a run of this id."""
-        for name in self.names():
-            with self.store(name).reader() as reader:
-                if reader.run_id == run_id or any(one.run_id == run_id for one in reader.summaries):
-                    return name
+        """The name of the job that has a run of this id. A job that cannot be read does not hide the others."""
+        for name in self.names() if run_id else ():
+            try:
+                with self.store(name).reader(accept_edits=True) as reader:
+                    runs = {reader.run_id, *(one.run_id for one in reader.summaries)}
+            except AgentrunError:
+                runs = {one.run_id for one in self.store(name).summaries()}
+            if run_id in runs:
+                return name
         return None
+
+
+def needle_for(text: str) -> bytes:
+    """The text as it stands inside a string of JSON."""
+    return msgspec.json.encode(text)[1:-1]

@@ -36,16 +36,16 @@ class History:
                 self.close()
                 os.replace(self._folder / NAME, self._folder / ROTATED)
         except OSError:
-            self._fd = None
+            self.close()
 
     def close(self) -> None:
         if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+            fd, self._fd = self._fd, None
+            os.close(fd)
 
 
 def read_history(folder: Path) -> Iterator[Mapping[str, Any]]:
-    """The events, the rotated part first. A line that cannot be read is passed over."""
+    """The events, the rotated part first. What cannot be read is passed over."""
     for name in (ROTATED, NAME):
         try:
             with (folder / name).open("rb") as file:
@@ -56,5 +56,5 @@ def read_history(folder: Path) -> Iterator[Mapping[str, Any]]:
                         continue
                     if isinstance(event, dict):
                         yield event
-        except FileNotFoundError:
+        except OSError:
             continue

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
-from agentrun.checkpoint.record import Record, RecordError, check_record, decode_record
+from agentrun.checkpoint.record import Record, RecordError, check_record, decode_record, json_of
 from agentrun.errors import CheckpointError
-from agentrun.system.disk import Disk, disk_error
+from agentrun.system.disk import Disk, disk_error, replace_file
 
 PIECE_BYTES = 1 << 18
 _NAME = re.compile(r"journal-(\d+)\.jsonl")
@@ -57,9 +58,9 @@ class JournalLines:
         self.close()
 
     def until(self, length: int, *, since: int = 0) -> Iterator[tuple[int, bytes]]:
-        """The lines from byte `since` to byte `length`; they must end there with a newline."""
+        """The lines that begin at byte `since` or later, to byte `length`; they must end there with a newline."""
         self._check_there(length)
-        ref, rest = since, b""
+        ref, rest = self._line_from(since, length) if since else 0, b""
         while ref + len(rest) < length:
             at = ref + len(rest)
             piece = self._read(at, min(PIECE_BYTES, length - at))
@@ -74,6 +75,15 @@ class JournalLines:
                 f"{self.path}: ends at byte {ref + len(rest)}, but the run needs {length} bytes of it; "
                 f"restore it, or start over with --fresh (the old files are kept)"
             )
+
+    def _line_from(self, offset: int, length: int) -> int:
+        """Where the first line begins that is not before `offset`."""
+        at = offset - 1
+        while piece := self._read(at, min(PIECE_BYTES, length - at)):
+            if (end := piece.find(b"\n")) >= 0:
+                return at + end + 1
+            at += len(piece)
+        return at
 
     def after(self, offset: int) -> Iterator[tuple[int, bytes]]:
         """The whole lines behind `offset`, whatever they hold."""
@@ -145,16 +155,12 @@ class Records:
         """The record at `ref` as it is written."""
         return self._lines.at(ref) if ref < self._length else self._outputs[ref]
 
-    def lines_containing(self, needle: bytes) -> Iterator[tuple[int, bytes]]:
-        for ref, line in self._lines.until(self._length) if self._length else ():
-            if needle in line:
-                yield ref, line
-        for ref, line in self._outputs.items():
-            if needle in line:
-                yield ref, line
-
-    def decode(self, ref: int, line: bytes) -> Record:
-        return self._decode(ref, line)
+    def containing(self, needle: bytes) -> Iterator[tuple[int, Record]]:
+        """The records with these bytes in their JSON. Decoding takes longest: the bytes are looked at first."""
+        in_journal = self._lines.until(self._length) if self._length else ()
+        for ref, line in chain(in_journal, self._outputs.items()):
+            if needle in line and needle in json_of(line):
+                yield ref, self._decode(ref, line)
 
     def _decode(self, ref: int, line: bytes) -> Record:
         try:
@@ -184,14 +190,29 @@ def filed_lines(path: Path, length: int) -> Iterator[bytes]:
             yield line
 
 
-def write_journal(disk: Disk, path: Path, lines: Iterable[bytes], *, replaces: bool = False) -> int:
-    """Write a journal of these lines and fsync it, but not its folder's entry; return its length.
+def open_journal(disk: Disk, path: Path, length: int) -> int:
+    """A descriptor to append to a journal with, made if need be.
 
-    Only a stray one of a launch that died is replaced.
+    A journal with a second name is a backup by hard links, which must not change: it is copied first.
     """
+    fd = disk.open(str(path), os.O_RDWR | os.O_CREAT)
+    try:
+        if os.fstat(fd).st_nlink == 1:
+            return fd
+        pieces = (os.pread(fd, min(PIECE_BYTES, length - at), at) for at in range(0, length, PIECE_BYTES))
+        replace_file(disk, path, pieces)
+    except BaseException:
+        disk.close(fd)
+        raise
+    disk.close(fd)
+    return disk.open(str(path), os.O_RDWR)
+
+
+def write_journal(disk: Disk, path: Path, lines: Iterable[bytes]) -> int:
+    """Write a new journal of these lines and fsync it, but not its folder's entry; return its length."""
     length = 0
     piece = bytearray()
-    fd = disk.open(str(path), os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if replaces else os.O_EXCL))
+    fd = disk.open(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
         for line in lines:
             piece += line

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from agentrun.checkpoint.checkpoint import Checkpoint, decode_checkpoint
+from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.checkpoint.record import Record
 from agentrun.errors import CheckpointError
 from agentrun.store.folder.history import read_history
@@ -17,7 +15,8 @@ from agentrun.store.folder.journal import JournalLines, Records
 from agentrun.store.folder.lock import live_holder
 from agentrun.store.folder.runs import Runs
 from agentrun.store.folder.state import NAME as STATE
-from agentrun.store.port import READ_AGAIN, Holder, Posted, Reader
+from agentrun.store.folder.state import StateFile, read_checkpoint
+from agentrun.store.port import READ_AGAIN, Holder, Posted, Reader, needle_for
 from agentrun.system.disk import Disk
 
 
@@ -59,13 +58,14 @@ class FolderReader(Reader):
         return self._open(self._folder / "no-journal", 0)
 
     def _checkpoint(self) -> Checkpoint | None:
-        path = self._folder / STATE
+        state = StateFile(self._folder, Disk())
         try:
-            return decode_checkpoint(path.read_bytes(), where=str(path), accept_edits=self._accept_edits)
+            text = state.read()
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from None
+            raise CheckpointError(f"{state.path}: cannot be read: {error.strerror}") from None
+        return read_checkpoint(text, state.path, accept_edits=self._accept_edits)
 
     def _open(self, path: Path, length: int, checkpoint: Checkpoint | None = None) -> bool:
         outputs = [bytes(line) for line in checkpoint.outputs] if checkpoint is not None else []
@@ -80,10 +80,7 @@ class FolderReader(Reader):
         return self._records.read(refs)
 
     def search(self, text: str) -> Iterator[tuple[int, Record]]:
-        # Decoding takes longest: the bytes are looked at first.
-        needle = msgspec.json.encode(text)[1:-1]
-        for ref, line in self._records.lines_containing(needle):
-            yield ref, self._records.decode(ref, line)
+        return self._records.containing(needle_for(text))
 
     def holder(self) -> Holder | None:
         return live_holder(self._folder)

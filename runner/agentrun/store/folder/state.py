@@ -9,6 +9,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentrun.checkpoint.checkpoint import Checkpoint, decode_checkpoint
+from agentrun.errors import CheckpointError
+from agentrun.store.folder.journal import journal_number
 from agentrun.system.disk import Disk, discard, temporary_name
 
 NAME = "state.json"
@@ -36,7 +39,7 @@ class StateFile:
         self._stored: _Identity | None = None
 
     def exists(self) -> bool:
-        return self.path.exists()
+        return os.path.lexists(self._name)
 
     def read(self) -> bytes:
         """Its text, remembering which file it was."""
@@ -92,5 +95,16 @@ class StateFile:
             discard(self._disk, new.path)
 
     def unlink(self) -> None:
-        if self.path.exists():
+        if self.exists():
             self._disk.unlink(self._name)
+
+
+def read_checkpoint(text: bytes, path: Path, *, accept_edits: bool = False) -> Checkpoint:
+    """The checkpoint in a state.json, which names one of our journals."""
+    checkpoint = decode_checkpoint(text, where=str(path), accept_edits=accept_edits)
+    if journal_number(checkpoint.journal.name) is None:
+        raise CheckpointError(
+            f"{path}: journal.name is {checkpoint.journal.name!r}, which is not a journal's; put the original back, "
+            f"or start over with --fresh (the old one is kept)"
+        )
+    return checkpoint

@@ -14,26 +14,28 @@ from typing import Any
 
 from msgspec import Raw, structs
 
-from agentrun.checkpoint.checkpoint import Checkpoint, Journal, decode_checkpoint, encode_checkpoint
+from agentrun.checkpoint.checkpoint import Checkpoint, Journal, encode_checkpoint
 from agentrun.checkpoint.message import AnyMessage, is_run_id
-from agentrun.checkpoint.record import Record, check_record, decode_record, encode_record, highest_seq
+from agentrun.checkpoint.record import Record, encode_record, highest_seq
 from agentrun.checkpoint.summary import Summary, checkpoint_from
-from agentrun.errors import CheckpointError, DiskError, UsageError
+from agentrun.errors import CheckpointError, DiskError
 from agentrun.store.folder.history import History
 from agentrun.store.folder.inbox import Inbox
 from agentrun.store.folder.journal import (
-    PIECE_BYTES,
     JournalLines,
     Records,
     filed_lines,
     journal_name,
     journal_number,
+    open_journal,
     write_journal,
 )
 from agentrun.store.folder.lock import FolderLease, Lock, live_holder
 from agentrun.store.folder.reader import FolderReader
+from agentrun.store.folder.rollback import check_alone, check_tail, journals_in
 from agentrun.store.folder.runs import Runs, names_in
-from agentrun.store.folder.state import StateFile, Written
+from agentrun.store.folder.sides import SideFiles
+from agentrun.store.folder.state import StateFile, Written, read_checkpoint
 from agentrun.store.port import Holder, Loaded, Posted, Store, Sync
 from agentrun.system.disk import (
     Disk,
@@ -61,6 +63,7 @@ class FolderStore(Store):
         self._runs = Runs(folder, self._disk)
         self._state = StateFile(folder, self._disk)
         self._history = History(folder, self._disk)
+        self._sides = SideFiles(folder, self._disk)
         self._seq: int | None = None
         self._outputs: list[bytes] = []
         self._outputs_bytes = 0
@@ -112,49 +115,28 @@ class FolderStore(Store):
             return Loaded()
         except OSError as error:
             raise disk_error(self._state.path, error) from error
-        checkpoint = decode_checkpoint(text, where=str(self._state.path), accept_edits=accept_edits)
+        checkpoint = read_checkpoint(text, self._state.path, accept_edits=accept_edits)
+        self._close_journal()
         self._seq = checkpoint.seq
         self._outputs = [bytes(line) for line in checkpoint.outputs]
         self._outputs_bytes = sum(len(line) + 1 for line in self._outputs)
         self._journal = checkpoint.journal
         summary = self._runs.summary(checkpoint.run_id)
         if summary is not None:
-            self._check_alone()
+            check_alone(self._state.path, checkpoint)
             return Loaded(checkpoint=checkpoint, finished=summary)
-        self._check_tail()
+        check_tail(self._state.path, checkpoint)
         return Loaded(checkpoint=checkpoint)
 
     def _begin_fresh(self) -> None:
         # Never the number of the run before: its state.json, put back, must not fit the journal of another.
         names = [*names_in(self.folder), *(ended.journal for ended in self.summaries()[:1])]
         numbers = [number for name in names if (number := journal_number(name)) is not None]
+        self._close_journal()
         self._state.forget()
         self._seq = 0
         self._outputs, self._outputs_bytes = [], 0
         self._journal = Journal(journal_name(max(numbers, default=0) + 1), 0)
-
-    def _check_alone(self) -> None:
-        """The state of a finished run beside the journal of another: an old state.json was put over a newer run's."""
-        others = [name for name in self._journals() if name != self._journal.name]
-        if others:
-            raise CheckpointError(
-                f"{self._state.path}: belongs to a run that has finished, but {others[0]} belongs to another; "
-                f"put the newest state.json back, or start over with --fresh (the old files are kept)"
-            )
-
-    def _check_tail(self) -> None:
-        """A valid record past the journal's length and beyond the next seq: an older state.json was put back."""
-        assert self._seq is not None
-        with JournalLines(self._journal_path) as lines:
-            for _, line in lines.after(self._journal.length):
-                if check_record(line) and (seq := decode_record(line).seq) > self._seq + 1:
-                    raise CheckpointError(
-                        f"{self._state.path}: is older than {self._journal.name} (its seq is {self._seq}, but the "
-                        f"journal continues to {seq}); put the newest state.json back, or start over with --fresh"
-                    )
-
-    def _journals(self) -> list[str]:
-        return [name for name in names_in(self.folder) if journal_number(name) is not None]
 
     @property
     def _journal_path(self) -> Path:
@@ -177,8 +159,8 @@ class FolderStore(Store):
     def size(self, refs: Iterable[int] | None = None) -> int:
         if refs is None:
             return self._journal.length + self._outputs_bytes
-        with JournalLines(self._journal_path) as lines:
-            return sum(len(lines.at(ref)) + 1 for ref in refs if ref < self._journal.length)
+        with self._records() as records:
+            return sum(len(records.line(ref)) + 1 for ref in refs)
 
     # ---- committing
 
@@ -219,12 +201,18 @@ class FolderStore(Store):
         return sync
 
     def _refuse_unless_next(self, seq: int) -> None:
-        if self._broken is not None:
-            raise DiskError(f"{self.folder}: an earlier write failed ({self._broken.message})")
+        self._refuse_if_broken()
         if self._seq is None or seq != self._seq + 1:
             raise CheckpointError(
                 f"{self._state.path}: seq {seq} does not follow the stored {self._seq}; another program wrote here"
             )
+        self._refuse_if_replaced()
+
+    def _refuse_if_broken(self) -> None:
+        if self._broken is not None:
+            raise DiskError(f"{self.folder}: an earlier write failed ({self._broken.message})")
+
+    def _refuse_if_replaced(self) -> None:
         if not self._state.is_as_left():
             raise CheckpointError(f"{self._state.path}: was replaced by another program while this one was running")
 
@@ -236,6 +224,7 @@ class FolderStore(Store):
 
     @contextmanager
     def _breaking(self, where: Path | None = None) -> Iterator[None]:
+        self._refuse_if_broken()
         try:
             yield
         except OSError as error:
@@ -245,7 +234,7 @@ class FolderStore(Store):
         """Append `outputs` at the journal's length; nothing names these bytes yet."""
         text = b"".join(line + b"\n" for line in outputs)
         if self._journal_fd is None:
-            self._journal_fd = self._disk.open(str(self._journal_path), os.O_WRONLY | os.O_CREAT)
+            self._journal_fd = open_journal(self._disk, self._journal_path, self._journal.length)
             self._journal_is_new = True
         self._disk.write(self._journal_fd, text, self._journal.length)
         return Journal(self._journal.name, self._journal.length + len(text))
@@ -290,7 +279,9 @@ class FolderStore(Store):
             lines = _counted((records.line(ref) for ref in in_journal), new_refs.append)
             with self._breaking():
                 # A stray one of a launch that died here may be in the way.
-                length = write_journal(self._disk, self.folder / name, lines, replaces=True)
+                if os.path.lexists(self.folder / name):
+                    self._disk.unlink(str(self.folder / name))
+                length = write_journal(self._disk, self.folder / name, lines)
                 self._sync_folder()
                 checkpoint.outputs, checkpoint.journal = list(map(Raw, outputs)), Journal(name, length)
                 self._replace_state(self._state.write(encode_checkpoint(checkpoint)), checkpoint.seq)
@@ -306,6 +297,8 @@ class FolderStore(Store):
     # ---- the end of a run
 
     def finish(self, summary: Summary) -> None:
+        self._refuse_if_broken()
+        self._refuse_if_replaced()
         with self._breaking():
             if self._outputs and self._runs.summary(summary.run_id) is None:
                 # The recent outputs move to the journal, which is filed. state.json still has them until it is gone.
@@ -319,7 +312,6 @@ class FolderStore(Store):
             self._sync_folder()
             self._state.unlink()
             self._sync_folder()
-        self._close_journal()
         self._begin_fresh()
 
     def reopen(self, run_id: str) -> Checkpoint | None:
@@ -344,7 +336,7 @@ class FolderStore(Store):
 
         name = f"{new_run_id()}-set-aside"
         with self._breaking():
-            files = {self.folder / journal: f"{name}.{journal}" for journal in self._journals()}
+            files = {self.folder / journal: f"{name}.{journal}" for journal in journals_in(self.folder)}
             if self._state.exists():
                 files[self._state.path] = f"{name}.state"
             self._runs.put_aside(files)
@@ -367,6 +359,7 @@ class FolderStore(Store):
     def clear(self) -> None:
         import shutil
 
+        self._history.close()
         for name in names_in(self.folder):
             path = self.folder / name
             if name == "lock":
@@ -375,6 +368,7 @@ class FolderStore(Store):
                 shutil.rmtree(path)
             else:
                 path.unlink()
+        self._begin_fresh()
 
     # ---- the inbox
 
@@ -391,22 +385,10 @@ class FolderStore(Store):
 
     def keep(self, name: str, chunks: Iterable[bytes]) -> None:
         with self._breaking(self.folder / name):
-            replace_file(self._disk, self.folder / name, chunks)
+            self._sides.keep(name, chunks)
 
     def fetch(self, name: str) -> Iterator[bytes] | None:
-        try:
-            file = (self.folder / name).open("rb")
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise UsageError(f"{self.folder / name}: cannot be read: {error.strerror}") from None
-
-        def pieces() -> Iterator[bytes]:
-            with file:
-                while piece := file.read(PIECE_BYTES):
-                    yield piece
-
-        return pieces()
+        return self._sides.fetch(name)
 
     def note(self, event: Mapping[str, Any]) -> None:
         self._history.add(event)
