@@ -36,7 +36,7 @@ class Made:
         (base / "agent.py").write_text("def agent(item): ...\n")
         flags = {"name": "made", "agent": "agent.py:agent", "items": {"lines": "items.txt"}, **values}
         opened = open_job(None, flags=flags, cwd=base, environ={})
-        self.job, self.folder = opened.job, opened.root / "made"
+        self.job, self.folder = opened.job, opened.root / opened.job.name
         self.store: Store = MemoryStore() if kind == "memory" else FolderStore(self.folder, redo_limit_bytes=400)
         self.known = KnownJob("made", self.store, self.job)
         self.checkpoint = first_checkpoint(self.job)
