@@ -12,10 +12,10 @@ import re
 from typing import Annotated, Any, ClassVar
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Raw, Struct, structs
 
 from agentrun.item import KEY_LIMIT_BYTES
-from agentrun.values.json import NotJson, encode
+from agentrun.values.json import NotJson, decode, encode
 
 VERSION = 1
 LIMIT_BYTES = 64 * 1024 * 1024
@@ -96,11 +96,24 @@ _decode = msgspec.json.Decoder(AnyMessage).decode
 
 def encode_message(message: AnyMessage) -> bytes:
     """The message as JSON text. What `decode_message` would refuse raises MessageError here."""
-    text = msgspec.json.encode(message)
+    try:
+        text = msgspec.json.encode(_as_json(message))
+    except NotJson as error:
+        raise MessageError(str(error)) from None
+    except UnicodeEncodeError:
+        raise MessageError("it has text with a lone surrogate, which JSON cannot hold") from None
     if len(text) > LIMIT_BYTES:
         raise MessageError(f"it has {len(text):,} bytes; {LIMIT_BYTES:,} are allowed")
     decode_message(text)
     return text
+
+
+def _as_json(message: AnyMessage) -> AnyMessage:
+    """The message with details that JSON can hold as they are: NaN, say, would be written as null."""
+    if not isinstance(message, AnswerMessage):
+        return message
+    details = decode(encode(message.answer.details, name="details"))
+    return structs.replace(message, answer=structs.replace(message.answer, details=details))
 
 
 def decode_message(text: bytes) -> AnyMessage:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -290,10 +291,11 @@ def to_edit(known: KnownJob, selection: Selection | None = None) -> Editable:
 def edit(editable: Editable, value: Any, *, by: str = "") -> Posting:
     """Correct an output, or the carry, by hand. It is kept, and marked as edited, also if its item changes."""
     known, view, run_id, by = editable.known, editable.view, editable.run_id, by or person()
-    if editable.is_carry:
-        message = carry_message(view, run_id, carry=value, by=by)
-    else:
-        message = edit_message(view, run_id, output=value, by=by)
+    with _refusing(known):
+        if editable.is_carry:
+            message = carry_message(view, run_id, carry=value, by=by)
+        else:
+            message = edit_message(view, run_id, output=value, by=by)
     return replace(_post(known, [editable.view], [message]), waits_for_launch=editable.is_carry)
 
 
@@ -366,9 +368,16 @@ def _run_of(known: KnownJob, listing: Listing) -> str:
 
 
 def _post(known: KnownJob, views: Sequence[ItemView], messages: Sequence[AnyMessage]) -> Posting:
-    try:
+    with _refusing(known):
         known.store.post(messages)
-    except MessageError as error:
-        raise UsageError(f"{known.name}: that cannot be posted: {error}") from None
     with known.store.reader() as reader:
         return Posting(tuple(views), holder=reader.holder(), is_unfinished=reader.checkpoint is not None)
+
+
+@contextmanager
+def _refusing(known: KnownJob) -> Iterator[None]:
+    """What no message can hold is the person's mistake."""
+    try:
+        yield
+    except MessageError as error:
+        raise UsageError(f"{known.name}: that cannot be posted: {error}") from None

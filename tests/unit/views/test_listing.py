@@ -7,20 +7,31 @@ from pathlib import Path
 
 import pytest
 
+from agentrun.agents.failure import Failure
+from agentrun.checkpoint.record import Edited, GivenAnswer, PublishedFile
+from agentrun.money.usage import Usage
 from agentrun.views.item import ItemView
 from agentrun.views.listing import Listing, open_listing
-from cli.made import Made
+from unit.made import STORES, Made, StoreKind
+
+YES = GivenAnswer(yes=True, by="Eve")
+
+
+@pytest.fixture(params=STORES)
+def kind(request: pytest.FixtureRequest) -> StoreKind:
+    found: StoreKind = request.param
+    return found
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Made:
-    return Made(tmp_path, [*"abcd"])
+def made(tmp_path: Path, kind: StoreKind) -> Made:
+    return Made(tmp_path, [*"abcd"], kind)
 
 
 def listings(made: Made) -> Iterator[Listing]:
     """As the source has them, and from the records alone."""
     for job in (made.job, None):
-        with open_listing(made.folder, job) as listing:
+        with open_listing(made.store, job) as listing:
             yield listing
 
 
@@ -31,24 +42,25 @@ def find(listing: Listing, key: str) -> ItemView:
 
 
 def test_a_waiting_item_has_its_question_and_what_was_done_so_far(made: Made) -> None:
-    answer = {"yes": True, "text": "", "by": "Eve", "at": "", "details": {}}
-    made.commit(made.entry("b", "step", [1, 2], name="search", n=0, no=0))
-    made.commit(made.entry("a"), made.entry("b", "answer", question=1, answer=answer))
+    made.commit(made.record("b", "step", [1, 2], name="search", n=0, no=0))
+    made.commit(made.record("a"), made.record("b", "answer", question=1, answer=YES))
     made.commit(made.waiting("b", n=2, draft="x"))
     for listing in listings(made):
         view = find(listing, "b")
         assert view.state == "waiting" and view.question is not None
-        assert (view.question["n"], view.question["details"]) == (2, {"draft": "x"})
-        assert [(one["kind"], one.get("output")) for one in listing.steps(view)] == [("step", [1, 2]), ("answer", None)]
+        assert (view.question.n, view.question.details) == (2, {"draft": "x"})
+        assert [(one.kind, one.output, one.answer) for one in listing.steps(view)] == [
+            ("step", [1, 2], None),
+            ("answer", None, YES),
+        ]
         assert listing.has_steps(view) and not listing.has_steps(find(listing, "a"))
         assert listing.counts["waiting"] == 1
         assert find(listing, "a").question is None
 
 
 def test_an_answered_item_is_pending_again_with_its_steps(made: Made) -> None:
-    answer = {"yes": True, "text": "", "by": "Eve", "at": "", "details": {}}
-    made.commit(made.entry("c"), made.waiting("b"), made.entry("a", "step", 1, name="x", n=0, no=0))
-    made.commit(made.entry("b", "answer", question=1, answer=answer))
+    made.commit(made.record("c"), made.waiting("b"), made.record("a", "step", 1, name="x", n=0, no=0))
+    made.commit(made.record("b", "answer", question=1, answer=YES))
     for listing in listings(made):
         assert [(view.key, view.state) for view in listing.items()][:3] == [
             ("a", "pending"),
@@ -56,13 +68,13 @@ def test_an_answered_item_is_pending_again_with_its_steps(made: Made) -> None:
             ("c", "done"),
         ]
         view = find(listing, "b")
-        assert view.question is None and [one["kind"] for one in listing.steps(view)] == ["answer"]
-        assert [one["name"] for one in listing.steps(find(listing, "a"))] == ["x"]
+        assert view.question is None and [one.kind for one in listing.steps(view)] == ["answer"]
+        assert [one.name for one in listing.steps(find(listing, "a"))] == ["x"]
 
 
 def test_an_item_begun_anew_is_pending_and_of_the_next_generation(made: Made) -> None:
-    made.commit(made.entry("a", "step", 1, name="x", n=0, no=0), made.entry("a"), made.entry("b"))
-    made.commit(made.entry("a", "redo", gen=1))
+    made.commit(made.record("a", "step", 1, name="x", n=0, no=0), made.record("a"), made.record("b"))
+    made.commit(made.record("a", "redo", gen=1))
     for listing in listings(made):
         view = find(listing, "a")
         assert (view.state, view.gen, listing.steps(view)) == ("pending", 1, [])
@@ -71,13 +83,13 @@ def test_an_item_begun_anew_is_pending_and_of_the_next_generation(made: Made) ->
 
 def test_steps_of_settled_items_are_named_while_they_are_on_record(made: Made) -> None:
     made.commit(
-        made.entry("a", "step", 1, name="old", n=0, no=0),
-        made.entry("a", "redo", gen=1),
-        made.entry("a", "step", 1, name="x", n=0, no=0, gen=1),
-        made.entry("a", "step", 2, name="x", n=1, no=1, gen=1),
-        made.entry("a", "step", 3, name="y", n=0, no=2, gen=1),
-        made.entry("a", gen=1),
-        made.entry("b"),
+        made.record("a", "step", 1, name="old", n=0, no=0),
+        made.record("a", "redo", gen=1),
+        made.record("a", "step", 1, name="x", n=0, no=0, gen=1),
+        made.record("a", "step", 2, name="x", n=1, no=1, gen=1),
+        made.record("a", "step", 3, name="y", n=0, no=2, gen=1),
+        made.record("a", gen=1),
+        made.record("b"),
     )
     for listing in listings(made):
         assert listing.step_names([find(listing, "a"), find(listing, "b")]) == {"a": ["x", "y"], "b": []}
@@ -85,20 +97,20 @@ def test_steps_of_settled_items_are_named_while_they_are_on_record(made: Made) -
 
 def test_a_changed_item_has_no_steps_any_more(made: Made) -> None:
     # Of a line the key is the content: a record of another content stands for one that changed.
-    made.commit(made.entry("a", "step", 1, name="x", n=0, no=0, hash="0" * 16))
-    made.commit(made.entry("a", "failed", hash="0" * 16, error={"origin": "exception", "message": "no"}))
-    with open_listing(made.folder, made.job) as listing:
+    made.commit(made.record("a", "step", 1, name="x", n=0, no=0, hash="0" * 16))
+    made.commit(made.record("a", "failed", hash="0" * 16, error=Failure("exception", "no")))
+    with open_listing(made.store, made.job) as listing:
         view = find(listing, "a")
         assert (view.state, view.changed, listing.steps(view)) == ("pending", True, [])
 
 
 def test_steps_of_another_content_do_not_count_and_an_edited_result_always_does(made: Made) -> None:
     made.commit(
-        made.entry("a", "step", 1, name="x", n=0, no=0, hash="0" * 16),
-        made.entry("b", hash="0" * 16, edited={"by": "Eve", "at": ""}),
-        made.entry("c", hash="0" * 16),
+        made.record("a", "step", 1, name="x", n=0, no=0, hash="0" * 16),
+        made.record("b", hash="0" * 16, edited=Edited("Eve", "")),
+        made.record("c", hash="0" * 16),
     )
-    with open_listing(made.folder, made.job) as listing:
+    with open_listing(made.store, made.job) as listing:
         assert [(view.key, view.state) for view in listing.items()] == [
             ("a", "pending"),
             ("b", "done"),
@@ -108,19 +120,19 @@ def test_steps_of_another_content_do_not_count_and_an_edited_result_always_does(
         assert not listing.has_steps(find(listing, "a"))
 
 
-def test_with_a_carry_an_item_that_waits_goes_on_waiting(tmp_path: Path) -> None:
-    made = Made(tmp_path, [*"abc"], carry=True)
-    made.commit(made.entry("a", after=0, carry=1))
+def test_with_a_carry_an_item_that_waits_goes_on_waiting(tmp_path: Path, kind: StoreKind) -> None:
+    made = Made(tmp_path, [*"abc"], kind, carry=True)
+    made.commit(made.record("a", after=0, carry=1))
     made.commit(made.waiting("b"))
-    with open_listing(made.folder, made.job) as listing:
+    with open_listing(made.store, made.job) as listing:
         assert [view.state for view in listing.items()] == ["done", "waiting", "pending"]
 
 
 def test_usage_edits_and_files_are_those_of_the_record(made: Made) -> None:
-    files = [{"path": "out.txt", "size": 3, "sha256": "0" * 64}]
-    usage = {"cost": 0.03, "input_tokens": 5}
-    made.commit(made.entry("a", usage=usage, edited={"by": "Eve", "at": "2026"}, files=files), made.entry("b"))
+    files, edited = [PublishedFile("out.txt", 3, "0" * 64)], Edited("Eve", "2026")
+    usage = Usage(cost=0.03, input_tokens=5)
+    made.commit(made.record("a", usage=usage, edited=edited, files=files), made.record("b"))
     for listing in listings(made):
         view, plain = find(listing, "a"), find(listing, "b")
-        assert (view.usage, view.cost, view.edited, view.files) == (usage, 0.03, {"by": "Eve", "at": "2026"}, files)
-        assert (plain.usage, plain.cost, plain.edited, plain.files) == ({}, None, None, [])
+        assert (view.usage, view.cost, view.edited, view.files) == (usage, 0.03, edited, files)
+        assert (plain.usage, plain.cost, plain.edited, plain.files) == (None, None, None, [])
