@@ -4,17 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test check format torture gate flat bench wheel clean
+.PHONY: help demo test check format torture gate flat bench newest wheel clean
 .DEFAULT_GOAL := help
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml constraints.txt .ci/install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "agentrun needs Python 3.11 or newer; say which with: make PYTHON=python3.12")'
 	@$(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@.ci/install $(VENV) --editable '.[dev]'
 	@touch $(STAMP)
 
 demo: $(STAMP) ## the sample batch of 200 documents, offline
@@ -44,6 +44,11 @@ flat: $(STAMP) ## does the cost of an item grow with progress?
 
 bench: $(STAMP) ## beside the disk's limit and the peers: make bench QUICK=1 ONLY=item,rate
 	@PYTHONPATH=tests $(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(WRITE),--write $(WRITE))
+
+newest: $(STAMP) ## renew constraints.txt: the newest versions of everything, and install them
+	@.ci/newest $(VENV)
+	@git --no-pager diff --stat -- constraints.txt
+	@$(MAKE) --no-print-directory $(STAMP)
 
 wheel: $(STAMP) ## dist/*.whl
 	$(BIN)/python -m build --wheel
