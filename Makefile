@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test check format torture gate flat bench newest wheel clean
+.PHONY: help demo system test check format torture gate flat bench newest wheel clean
 .DEFAULT_GOAL := help
 
 help: ## what can be made
@@ -32,6 +32,9 @@ check: $(STAMP) ## ruff, mypy --strict, import-linter
 format: $(STAMP) ## put the code into its form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+system: ## programs that the tests start and pip does not have, by apt-get
+	@.ci/system
 
 torture: $(STAMP) ## the long crash tests: make torture SEED=7 MINUTES=60
 	PYTHONPATH=tests $(BIN)/python -m crash.torture $(if $(SEED),--seed $(SEED)) --minutes $(or $(MINUTES),60)
