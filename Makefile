@@ -3,12 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest -n 4 --dist worksteal
+AREAS := $(notdir $(patsubst %/,%,$(wildcard tests/areas/*/)))
 
-.PHONY: help demo system test check format torture gate flat bench newest wheel clean
+.PHONY: help demo system test quick areas check format torture gate flat bench newest wheel clean
 .DEFAULT_GOAL := help
 
 help: ## what can be made
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
+	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' Makefile
 
 $(STAMP): pyproject.toml constraints.txt .ci/install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "agentrun needs Python 3.11 or newer; say which with: make PYTHON=python3.12")'
@@ -20,8 +22,16 @@ $(STAMP): pyproject.toml constraints.txt .ci/install
 demo: $(STAMP) ## the sample batch of 200 documents, offline
 	@$(BIN)/agentrun start samples/triage/job.toml
 
-test: $(STAMP) ## all tests
-	$(BIN)/python -m pytest -n 4 --dist worksteal --durations 15
+test: $(STAMP) ## all tests but the areas and the gate
+	$(PYTEST) --durations 15
+
+quick: $(STAMP) ## unit and contract tests, in less than a minute
+	$(PYTEST) tests/unit tests/contract
+
+areas: $(addprefix area-,$(AREAS)) ## tests that need a server, a browser, a cluster or a large library
+
+area-%: $(STAMP) ## one of these: make area-llm
+	$(PYTEST) --durations 5 tests/areas/$*
 
 check: $(STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

@@ -18,6 +18,7 @@ from agentrun.errors import DiskError
 from agentrun.store.folder.store import FolderStore
 from agentrun.system.disk import Disk, is_local
 from contract.bench import FaultyDisk, checkpoint, entry, keys
+from needs import require
 
 
 def has_leases() -> bool:
@@ -30,7 +31,14 @@ def has_leases() -> bool:
     return is_local(tempfile.gettempdir())
 
 
-needs_leases = pytest.mark.skipif(not has_leases(), reason="NOTHING IS WRITTEN OVER: no leases on this file system")
+needs_leases = pytest.mark.usefixtures("leases")
+
+
+@pytest.fixture
+def leases() -> None:
+    require(
+        has_leases(), "this file system has no leases", remedy="set TMPDIR to a folder on a local Linux file system"
+    )
 
 
 class Counting(Disk):
@@ -251,7 +259,7 @@ def test_a_lease_does_not_outlive_the_commit_though_a_child_has_the_descriptor(
             os.waitpid(child, 0)
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs /proc to count descriptors")
+@pytest.mark.usefixtures("proc")
 @pytest.mark.parametrize("flush", [False, True])
 @pytest.mark.parametrize("operation", ["open", "write", "truncate", "fsync", "replace", "link", "unlink"])
 def test_a_failure_while_one_is_written_over_leaves_the_state_and_nothing_else(
@@ -282,6 +290,6 @@ def test_a_failure_while_one_is_written_over_leaves_the_state_and_nothing_else(
         seq = len(found)
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/mountinfo"), reason="needs Linux's /proc")
+@pytest.mark.usefixtures("proc")
 def test_a_file_system_that_is_not_known_to_be_local_is_not() -> None:
     assert not is_local("/proc")

@@ -23,6 +23,9 @@ from unit.launch.test_steps import do_step, with_steps
 
 _ids = itertools.count(1)
 
+another_process_posts = pytest.mark.parametrize("world", ["folder"], indirect=True)
+"""The memory store is for one process."""
+
 
 def message(world: World, kind: str, key: str, *, gen: int = 0, run_id: str = "", **more: Any) -> dict[str, Any]:
     state = world.state()
@@ -157,6 +160,7 @@ def test_an_answer_is_never_lost_wherever_the_launch_dies(world: World, landed: 
         assert left(world) == 0
 
 
+@another_process_posts
 def test_an_answer_that_comes_while_a_runner_works_is_taken_in_and_its_item_goes_on(world: World) -> None:
     world.items("x", "y")
     world.job = replace(world.job, concurrency=2)
@@ -178,8 +182,6 @@ def test_an_answer_that_comes_while_a_runner_works_is_taken_in_and_its_item_goes
             await asyncio.sleep(0.01)
         post(world, reply(world, "x", text="now"))
 
-    if world.memory is not None:
-        pytest.skip("another process posts; the memory store is for one")
     assert world.go(script, during=person)["exit_code"] == 0
     assert outputs(world)["x"]["text"] == "now"
     assert left(world) == 0
@@ -279,9 +281,8 @@ def test_redo_with_steps_keeps_those_before_the_named_one(world: World) -> None:
     assert calls == {"x a 0": 1, "x b 0": 2, "x c 0": 2, "y a 0": 1, "y b 0": 1, "y c 0": 1}
 
 
+@another_process_posts
 def test_redo_now_is_taken_in_by_a_runner_at_work(world: World) -> None:
-    if world.memory is not None:
-        pytest.skip("another process posts; the memory store is for one")
     world.items("x", "y")
     runs: Counter[str] = Counter()
     again = asyncio.Event()
@@ -308,9 +309,8 @@ def test_redo_now_is_taken_in_by_a_runner_at_work(world: World) -> None:
     assert left(world) == 0
 
 
+@another_process_posts
 def test_redo_now_of_one_that_changed_under_way_and_was_kept_runs_it_as_it_is_now(world: World) -> None:
-    if world.memory is not None:
-        pytest.skip("another process posts; the memory store is for one")
     world.items("w", "x", "y")
     runs: Counter[str] = Counter()
     again = asyncio.Event()
@@ -509,9 +509,8 @@ def test_with_a_carry_redo_goes_back_to_the_item(world: World) -> None:
     assert world.ran == ["k002", "k003", "k004"]
 
 
+@another_process_posts
 def test_never_two_attempts_of_an_item_though_answers_and_redo_come_at_any_time(world: World) -> None:
-    if world.memory is not None:
-        pytest.skip("another process posts; the memory store is for one")
     world.items(*names(12))
     world.job = replace(world.job, concurrency=3)
     stop = asyncio.Event()
@@ -559,10 +558,9 @@ def test_answers_that_came_last_are_taken_in_before_the_launch_ends_and_begun_on
     assert left(world) == 0
 
 
+@another_process_posts
 def test_steps_that_redo_keeps_are_there_before_the_item_begins_also_at_once(world: World) -> None:
     """In one checkpoint with the word that it begins anew, or the item would begin without them."""
-    if world.memory is not None:
-        pytest.skip("another process posts; the memory store is for one")
     calls: Counter[str] = Counter()
     world.items("x", "y", "last")
     world.job = replace(world.job, concurrency=2)
@@ -582,9 +580,8 @@ def test_steps_that_redo_keeps_are_there_before_the_item_begins_also_at_once(wor
     assert (calls["x a 0"], calls["y a 0"], calls["x b 0"], calls["y b 0"]) == (1, 1, 2, 2)
 
 
+@another_process_posts
 def test_what_is_posted_while_a_suspect_of_crashes_runs_alone_is_taken_in(world: World) -> None:
-    if world.memory is not None:
-        pytest.skip("another process posts; the memory store is for one")
     world.items("asks", "suspect")
 
     async def dies(attempt: Attempt, channel: Channel) -> Outcome:

@@ -18,7 +18,7 @@ import pytest
 
 from agentrun.system.guardian import ATTEMPT_VARIABLE, LAUNCH_VARIABLE, Guardian, end_tree, read_process
 
-linux_only = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+linux_only = pytest.mark.usefixtures("proc")
 
 DAEMON = "import os, time; os.setsid(); open({path!r}, 'w').write(str(os.getpid())); time.sleep(600)"
 """Leaves its session and writes its pid."""
