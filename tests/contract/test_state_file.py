@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from agentrun.store.folder.store import FolderStore
 from agentrun.system.disk import Disk, is_local
 from contract.bench import FaultyDisk, checkpoint, entry, keys
 from needs import require
+from waiting import eventually
 
 
 def has_leases() -> bool:
@@ -156,10 +156,7 @@ def test_who_opens_it_while_it_is_written_over_waits_and_reads_it_whole(
                 return super().write_some(fd, data, offset)
             written = super().write_some(fd, data[: len(data) // 2], offset)
             readers.append(subprocess.Popen(["cat", *temporaries(folder)], cwd=folder, stdout=subprocess.PIPE))
-            deadline = time.monotonic() + 30
-            while not told:
-                assert time.monotonic() < deadline and readers[0].poll() is None, "it was opened"
-                time.sleep(0.001)
+            eventually(lambda: told, "the reader waits", alive=readers[0])
             return written
 
     folder_has_spare = False

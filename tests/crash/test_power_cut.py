@@ -30,6 +30,7 @@ from crash.command_line import Long, apart
 from crash.model import Operation, Told
 from crash.workload import FakeAgent, Workload, scratch
 from needs import require, require_linux, require_program, require_root
+from waiting import PATIENCE_SECONDS, eventually
 
 CUTS = 300
 TOTAL = 30
@@ -105,11 +106,7 @@ class Device:
             os.close(fd)
 
     def unmount(self) -> None:
-        deadline = time.monotonic() + 20
-        while self._libc.umount2(os.fsencode(self.mount_point), 0) != 0:
-            if time.monotonic() > deadline:
-                raise OSError(ctypes.get_errno(), "umount")
-            time.sleep(0.002)
+        eventually(lambda: self._libc.umount2(os.fsencode(self.mount_point), 0) == 0, "unmounted")
 
     def close(self) -> None:
         # Not asked whether it is mounted: a file system that was shut down has no answer to that.
@@ -247,7 +244,7 @@ def wait_a_little(shared: Shared, rng: random.Random) -> None:
         time.sleep(rng.uniform(0, 0.02))
         return
     wanted = TOTAL if chance < 0.6 else len(shared.promised) + rng.randint(1, 12)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while len(shared.promised) < min(wanted, TOTAL) and not shared.finished and not shared.failed:
         assert time.monotonic() < deadline, "the launch does not get on"
         time.sleep(0)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from crash.command_line import AGENTS, COMMAND, Place, eventually, place
+from crash.command_line import AGENTS, COMMAND, Place, place
 from needs import require_root
+from waiting import PATIENCE_SECONDS, eventually
 
 # It uses its secrets, prints, and fails now and then; it does not say them.
 AGENT = """
@@ -108,7 +109,7 @@ def test_folders_are_0700_and_files_0600_at_every_moment(kind: str, umask: int) 
         eventually(lambda: list((job.folder / "logs").glob(".slot-*")) and (job.folder / "log.jsonl").exists(), "logs")
         check_modes(job.folder.parent)
         (job.base / "go").touch()
-        assert first.wait(timeout=60) == 1, job.said
+        assert first.wait(timeout=PATIENCE_SECONDS) == 1, job.said
         check_modes(job.folder.parent)
         for name in ("state.json", "job.json", "log.jsonl", "lock", "logs"):
             assert (job.folder / name).exists(), name

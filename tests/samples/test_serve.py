@@ -46,4 +46,4 @@ def test_what_one_program_cannot_read_fails_alone(sample: Path) -> None:
 
 
 def call(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([AGENTRUN, *words], cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([AGENTRUN, *words], cwd=cwd, capture_output=True, text=True, timeout=120, check=False)

@@ -9,9 +9,10 @@ import time
 from pathlib import Path
 
 from agentrun.money.prices import price
-from crash.command_line import COMMAND, PATIENCE_SECONDS, eventually, wait_or_exit
+from crash.command_line import COMMAND
 from crash.spending import BUDGET, CONCURRENCY, prices
 from llm.server import Asked, serve
+from waiting import PATIENCE_SECONDS, eventually, happens_before_exit
 
 KILLS = 5
 MODEL = "gpt-5-mini"
@@ -52,7 +53,7 @@ def test_through_the_real_command_what_the_server_counted_is_within_the_budget(t
 
         for _ in range(KILLS):
             runner, wanted = start(), len(server.asked) + chance.randint(1, 8)
-            wait_or_exit(runner, lambda wanted=wanted: len(server.asked) >= wanted)  # type: ignore[misc]
+            happens_before_exit(runner, lambda wanted=wanted: len(server.asked) >= wanted, "requests")  # type: ignore[misc]
             time.sleep(chance.uniform(0.0, 0.1))
             runner.kill()
             assert runner.wait() in (4, -9), (tmp_path / "said.log").read_text()

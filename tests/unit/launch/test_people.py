@@ -20,6 +20,7 @@ from agentrun.launch.launch import Launch
 from agentrun.store.port import Entry
 from unit.launch.bench import FakeExecutor, Hooked, World, answer, counting, failing, names
 from unit.launch.test_steps import do_step, with_steps
+from waiting import PATIENCE_SECONDS
 
 _ids = itertools.count(1)
 
@@ -172,7 +173,7 @@ def test_an_answer_that_comes_while_a_runner_works_is_taken_in_and_its_item_goes
             if outcome.kind == "done":
                 released.set()
             return outcome
-        await asyncio.wait_for(released.wait(), 20)
+        await asyncio.wait_for(released.wait(), PATIENCE_SECONDS)
         return await answer(attempt, channel)
 
     released = gate()
@@ -292,7 +293,7 @@ def test_redo_now_is_taken_in_by_a_runner_at_work(world: World) -> None:
         if attempt.item.key == "x" and runs["x"] == 2:
             again.set()
         if attempt.item.key == "y":
-            await asyncio.wait_for(again.wait(), 20)
+            await asyncio.wait_for(again.wait(), PATIENCE_SECONDS)
         return await answer(attempt, channel)
 
     async def person(launch: Launch) -> None:
@@ -327,7 +328,7 @@ def test_redo_now_of_one_that_changed_under_way_and_was_kept_runs_it_as_it_is_no
             again.set()
         if key == "z":
             post(world, message(world, "redo", "x", keep_before=None, now=True))
-            await asyncio.wait_for(again.wait(), 20)
+            await asyncio.wait_for(again.wait(), PATIENCE_SECONDS)
         return await answer(attempt, channel)
 
     world.job = replace(world.job, concurrency=2, keep_changed=True)
@@ -518,7 +519,7 @@ def test_never_two_attempts_of_an_item_though_answers_and_redo_come_at_any_time(
     async def script(attempt: Attempt, channel: Channel) -> Outcome:
         await asyncio.sleep(0.01)
         if attempt.item.key == "k011":
-            await asyncio.wait_for(stop.wait(), 60)
+            await asyncio.wait_for(stop.wait(), PATIENCE_SECONDS)
         return await asking(attempt, channel)
 
     async def person(launch: Launch) -> None:
