@@ -55,8 +55,8 @@ gate: $(STAMP) ## seeded bugs, each caught by a crash test
 flat: $(STAMP) ## does the cost of an item grow with progress?
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.flat
 
-bench: $(STAMP) ## beside the disk's limit and the peers: make bench QUICK=1 ONLY=item,rate
-	@PYTHONPATH=tests $(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(WRITE),--write $(WRITE))
+bench: $(STAMP) ## beside the disk's limit and the peers: make bench QUICK=1 ONLY=item,rate AGAINST=commit
+	@PYTHONPATH=tests $(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(AGAINST),--against $(AGAINST)) $(if $(ONLY),--only $(ONLY)) $(if $(WRITE),--write $(WRITE))
 
 newest: $(STAMP) ## renew constraints.txt: the newest versions of everything, and install them
 	@.ci/newest $(VENV)
