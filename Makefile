@@ -3,25 +3,35 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest -n 4 --dist worksteal
+AREAS := $(notdir $(patsubst %/,%,$(wildcard tests/areas/*/)))
 
-.PHONY: help demo test check format torture gate flat bench wheel clean
+.PHONY: help demo system test quick areas check format torture gate flat bench newest wheel clean
 .DEFAULT_GOAL := help
 
 help: ## what can be made
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
+	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' Makefile
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml constraints.txt .ci/install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "agentrun needs Python 3.11 or newer; say which with: make PYTHON=python3.12")'
 	@$(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@.ci/install $(VENV) --editable '.[dev]'
 	@touch $(STAMP)
 
 demo: $(STAMP) ## the sample batch of 200 documents, offline
 	@$(BIN)/agentrun start samples/triage/job.toml
 
-test: $(STAMP) ## all tests
-	$(BIN)/python -m pytest -n 4 --dist worksteal --durations 15
+test: $(STAMP) ## all tests but the areas and the gate
+	$(PYTEST) --durations 15
+
+quick: $(STAMP) ## unit and contract tests, in less than a minute
+	$(PYTEST) tests/unit tests/contract
+
+areas: $(addprefix area-,$(AREAS)) ## tests that need a server, a browser, a cluster or a large library
+
+area-%: $(STAMP) ## one of these: make area-llm
+	$(PYTEST) --durations 5 tests/areas/$*
 
 check: $(STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .
@@ -33,6 +43,9 @@ format: $(STAMP) ## put the code into its form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+system: ## programs that the tests start and pip does not have, by apt-get
+	@.ci/system
+
 torture: $(STAMP) ## the long crash tests: make torture SEED=7 MINUTES=60
 	PYTHONPATH=tests $(BIN)/python -m crash.torture $(if $(SEED),--seed $(SEED)) --minutes $(or $(MINUTES),60)
 
@@ -42,8 +55,13 @@ gate: $(STAMP) ## seeded bugs, each caught by a crash test
 flat: $(STAMP) ## does the cost of an item grow with progress?
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.flat
 
-bench: $(STAMP) ## beside the disk's limit and the peers: make bench QUICK=1 ONLY=item,rate
-	@PYTHONPATH=tests $(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(WRITE),--write $(WRITE))
+bench: $(STAMP) ## beside the disk's limit and the peers: make bench QUICK=1 ONLY=item,rate AGAINST=commit
+	@PYTHONPATH=tests $(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(AGAINST),--against $(AGAINST)) $(if $(ONLY),--only $(ONLY)) $(if $(WRITE),--write $(WRITE))
+
+newest: $(STAMP) ## renew constraints.txt: the newest versions of everything, and install them
+	@.ci/newest $(VENV)
+	@git --no-pager diff --stat -- constraints.txt
+	@$(MAKE) --no-print-directory $(STAMP)
 
 wheel: $(STAMP) ## dist/*.whl
 	$(BIN)/python -m build --wheel

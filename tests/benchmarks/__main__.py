@@ -3,6 +3,7 @@
     make bench                          all figures; half an hour on two cores
     make bench QUICK=1                  few items and rounds: does it work, and roughly where is it?
     make bench ONLY=item,rate           these figures
+    make bench AGAINST=main~3           beside another commit instead: item, rate, first and cli
 
 The table goes to standard output, progress to standard error. Nothing else should run meanwhile.
 """
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks import against
 from benchmarks.arena import TESTS, Arena, Spoiled
 from benchmarks.bench import QUICK, Bench, Sizes, say
 from benchmarks.figures import long, million, one_by_one, programs, rate, starts
@@ -52,6 +54,9 @@ def main() -> None:
         sizes = replace(sizes, rounds=options.rounds, rounds_of_long=min(options.rounds, sizes.rounds_of_long))
     home = Path(options.folder).resolve()
     home.mkdir(parents=True, exist_ok=True)
+    if options.against:
+        _compare(options, home, sizes)
+        return
     peers = Peers(home, wanted=not options.no_peers and bool(NEED_PEERS & set(options.only)), say=say)
     scratch = Path(tempfile.mkdtemp(prefix="run-", dir=home))
     try:
@@ -61,10 +66,25 @@ def main() -> None:
         rows = [row for name in options.only for row in _figure(name, bench)]
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    text = f"{head}\n\n{render(rows)}\n"
+    _tell(f"{head}\n\n{render(rows)}\n", options)
+
+
+def _tell(text: str, options: argparse.Namespace) -> None:
     print(text, end="")
     if options.write:
         Path(options.write).write_text(text)
+
+
+def _compare(options: argparse.Namespace, home: Path, sizes: Sizes) -> None:
+    scratch = Path(tempfile.mkdtemp(prefix="run-", dir=home))
+    try:
+        table = against.compare(options.against, home, Arena(scratch), sizes, options.only)
+        head = "\n".join(f"- {line}" for line in describe(scratch))
+    except (against.CannotCompare, Spoiled) as error:
+        raise SystemExit(str(error)) from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    _tell(f"{head}\n{table}\n", options)
 
 
 def _figure(name: str, bench: Bench) -> list[Row]:
@@ -101,12 +121,17 @@ def _options() -> argparse.Namespace:
         prog="make bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="few items and rounds")
-    parser.add_argument("--only", type=_names, default=list(FIGURES), metavar="NAME,NAME", help=", ".join(FIGURES))
+    parser.add_argument("--against", metavar="COMMIT", help=f"another commit: {', '.join(against.NAMES)}")
+    parser.add_argument("--only", type=_names, metavar="NAME,NAME", help=", ".join(FIGURES))
     parser.add_argument("--rounds", type=int, metavar="N", help="instead of the usual number")
     parser.add_argument("--no-peers", action="store_true", help="without LangGraph, DBOS and Prefect")
     parser.add_argument("--folder", default=str(FOLDER), help="on the disk to measure; peers are installed there too")
     parser.add_argument("--write", metavar="FILE", help="the table goes here as well")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.only = options.only or list(against.NAMES if options.against else FIGURES)
+    if options.against and (without := [name for name in options.only if name not in against.NAMES]):
+        parser.error(f"against a commit there is no {', '.join(without)}; there are {', '.join(against.NAMES)}")
+    return options
 
 
 def _names(text: str) -> list[str]:

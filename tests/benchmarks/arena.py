@@ -138,7 +138,9 @@ class Arena:
         marks, report = place / "marks.json", place / "report.json"
         marks.unlink(missing_ok=True)
         report.unlink(missing_ok=True)
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("BENCH_", "AGENTRUN"))}
+        # Whoever may not keep compiled modules compiles at every start, unless somebody else left them there before.
+        unwanted = ("BENCH_", "AGENTRUN", "PYTHONDONTWRITEBYTECODE")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
         environment |= {
             "PYTHONPATH": str(TESTS),
             "BENCH_SOURCE": str(self.items(total, fail_percent)),
@@ -177,9 +179,10 @@ class Arena:
         die_at: int | None = None,
         probed: bool = False,
         on_terminal: bool = False,
+        command: str = AGENTRUN,
     ) -> Took:
         """The command. Probed, it is run by contenders/probe.py, which accounts for it."""
-        argv = [sys.executable, "-m", "benchmarks.contenders.probe", "report.json"] if probed else [AGENTRUN]
+        argv = [sys.executable, "-m", "benchmarks.contenders.probe", "report.json"] if probed else [command]
         words = arguments or ("start", "job.toml", "-q")
         return self.run(
             [*argv, *words],

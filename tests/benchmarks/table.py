@@ -88,11 +88,18 @@ HEAD = ("figure", "agentrun", "against", "theirs", "ratio", "must reach", "")
 
 
 def render(rows: Iterable[Row]) -> str:
-    lines = [HEAD, tuple("---" for _ in HEAD)]
+    lines: list[Sequence[str]] = [HEAD]
     for row in rows:
         spreads = ["" if spread is None else str(spread) for spread in (row.ours, row.theirs, row.ratio)]
         lines.append((row.what, spreads[0], row.against, spreads[1], spreads[2], row.must, row.verdict))
-    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
+    return markdown(lines)
+
+
+def markdown(lines: Sequence[Sequence[str]]) -> str:
+    """A table whose first line is its head."""
+    head, *rows = lines
+    every = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in every)
 
 
 def _cell(text: str) -> str:

@@ -13,7 +13,6 @@ from benchmarks.arena import TESTS
 from benchmarks.table import HEAD, Row, Spread, as_bytes, as_rate, as_time, at_most, missing, ratios, render
 
 
-@pytest.mark.timeout(120)
 def test_two_figures_without_peers_give_a_table_with_a_row_for_each(tmp_path: Path) -> None:
     words = ["--quick", "--rounds", "1", "--no-peers", "--only", "cli,serve", "--folder", str(tmp_path / "bench")]
     told = subprocess.run(
@@ -21,7 +20,7 @@ def test_two_figures_without_peers_give_a_table_with_a_row_for_each(tmp_path: Pa
         cwd=TESTS,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=500,
         check=False,
     )
     assert told.returncode == 0, told.stderr
@@ -47,6 +46,25 @@ def test_a_figure_that_there_is_not_is_refused_with_those_that_there_are(tmp_pat
     )
     assert told.returncode == 2
     assert "there is no speed; there are item, rate" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["--against", "no-such-commit"], 1, "there is no commit no-such-commit here"),
+        (["--against", "HEAD", "--only", "cli,memory"], 2, "against a commit there is no memory; there are item, rate"),
+    ],
+)
+def test_a_comparison_that_cannot_be_made_is_refused(tmp_path: Path, words: list[str], code: int, says: str) -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "benchmarks", *words, "--folder", str(tmp_path)],
+        cwd=TESTS,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == code and says in told.stderr, told.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_ratio_is_taken_within_a_round_and_judged_by_its_median() -> None:

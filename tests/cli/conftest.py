@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from waiting import PATIENCE_SECONDS
 
 COMMAND = str(Path(sys.executable).parent / "agentrun")
 AGENT = """\
@@ -52,7 +52,7 @@ def agentrun(tmp_path: Path) -> Run:
             input=stdin if stdin is not None else "",
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
 
@@ -94,15 +94,3 @@ def job(tmp_path: Path) -> Path:
     for name in ("a", "b", "c"):
         (folder / "items" / f"{name}.txt").write_text(f"text {name}")
     return folder
-
-
-def wait_until(condition: Callable[[], Any], *, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.01)
-
-
-@pytest.fixture
-def wait() -> Callable[..., None]:
-    return wait_until

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from cli.conftest import COMMAND, environment
+from waiting import PATIENCE_SECONDS
 
 
 class Terminal:
@@ -31,9 +32,9 @@ class Terminal:
         self._read_to = 0
         self.screen = ""
 
-    def until(self, words: str, *, seconds: float = 30.0) -> str:
+    def until(self, words: str) -> str:
         """What appeared since the last call, up to and with `words`."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while (at := self.screen.find(words, self._read_to)) < 0:
             assert time.monotonic() < deadline and self._read(), f"{words!r} did not appear in:\n{self.screen}"
         begin, self._read_to = self._read_to, at + len(words)
@@ -45,12 +46,12 @@ class Terminal:
     def interrupt(self) -> None:
         self._process.send_signal(signal.SIGINT)
 
-    def end(self, *, seconds: float = 30.0) -> tuple[int, str]:
+    def end(self) -> tuple[int, str]:
         """Its exit code, and what appeared since the last call."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while self._read():
             assert time.monotonic() < deadline, f"it did not end:\n{self.screen}"
-        return self._process.wait(timeout=10), self.screen[self._read_to :]
+        return self._process.wait(timeout=PATIENCE_SECONDS), self.screen[self._read_to :]
 
     def close(self) -> None:
         if self._process.poll() is None:

@@ -25,7 +25,7 @@ OURS = ("agentrun.launch", "agentrun.api", "agentrun.executors", "agentrun.store
 
 def test_the_library_imports_little() -> None:
     code = "import sys, agentrun; agentrun.run, agentrun.Answer, agentrun.Context; print('\\n'.join(sys.modules))"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     loaded = set(ended.stdout.split())
     assert "agentrun.agents.context" in loaded
     assert [name for name in MODELS if name in loaded] == []
@@ -40,7 +40,12 @@ def test_little_is_imported(tmp_path: Path, arguments: list[str]) -> None:
         "finally: print('\\n'.join(sys.modules), file=sys.__stderr__)\n"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code, *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     loaded = set(ended.stderr.split())
     assert ended.returncode == 0 and "agentrun_cli.main" in loaded
@@ -57,7 +62,12 @@ def test_words_that_need_no_check_import_no_checker(tmp_path: Path) -> None:
 
     def loads_it(*words: str) -> tuple[int, bool]:
         ended = subprocess.run(
-            [sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, "-c", code, *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
         return ended.returncode, "True" in ended.stdout
 

@@ -15,12 +15,12 @@ import pytest
 
 from agentrun_cli.asking.choosing import near_misses
 from agentrun_cli.drawing.log import event_lines
+from waiting import PATIENCE_SECONDS, eventually
 
 from .conftest import COMMAND, environment
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Begin = Callable[..., subprocess.Popen[str]]
-Wait = Callable[..., None]
 
 AGENT = """\
 import os, pathlib, time
@@ -68,7 +68,7 @@ def finished(rows: Path, agentrun: Run) -> Path:
 
 
 @pytest.fixture
-def under_way(rows: Path, begin: Begin, wait: Wait) -> tuple[Path, subprocess.Popen[str]]:
+def under_way(rows: Path, begin: Begin) -> tuple[Path, subprocess.Popen[str]]:
     """Items 1 to 5 are settled, 6 and 7 hang."""
     process = begin("start", "job.toml", "-j", "2", cwd=rows, HANG_FROM="6")
     slots = [rows / ".agentrun" / "rows" / "logs" / f".slot-{n}.log" for n in (0, 1)]
@@ -77,7 +77,7 @@ def under_way(rows: Path, begin: Begin, wait: Wait) -> tuple[Path, subprocess.Po
         said = "".join(slot.read_text() for slot in slots if slot.exists())
         return "06.txt" in said and "07.txt" in said
 
-    wait(both_hang)
+    eventually(both_hang, "both hang")
     return rows, process
 
 
@@ -107,7 +107,7 @@ def in_terminal(*arguments: str, cwd: Path, columns: int = 80) -> str:
             if not piece:
                 break
             said += piece
-        process.wait(30)
+        process.wait(PATIENCE_SECONDS)
     os.close(ours)
     return said.decode()
 
@@ -388,7 +388,12 @@ def test_a_reader_that_goes_away_is_no_error_to_be_told(with_failures: Path, com
     reader, writer = os.pipe()
     os.close(reader)
     ended = subprocess.run(
-        [COMMAND, *command], cwd=with_failures, env=environment(), stdout=writer, stderr=subprocess.PIPE, timeout=60
+        [COMMAND, *command],
+        cwd=with_failures,
+        env=environment(),
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        timeout=PATIENCE_SECONDS,
     )
     os.close(writer)
     assert ended.stderr == b"" and ended.returncode == 141

@@ -16,6 +16,7 @@ import pytest
 from agentrun.events import Progress, Progressed
 from agentrun_cli.drawing.live import PlainView, doing_lines, doing_words, is_line_due, pace_of, progress_words
 from agentrun_cli.terminal import clean
+from waiting import PATIENCE_SECONDS
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 HOSTILE = "a\x1b[31m[/x][link=evil]\x1b]0;title\x07\x9b2J\u202etxt.exe\x00\r\nnext\ud800"
@@ -68,7 +69,7 @@ def on_terminal(command: str, *arguments: str, cwd: Path, **environ: str) -> tup
         stderr=theirs,
     )
     os.close(theirs)
-    seen, deadline = b"", time.monotonic() + 30
+    seen, deadline = b"", time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         if select.select([ours], [], [], 0.1)[0]:
             try:
@@ -82,7 +83,7 @@ def on_terminal(command: str, *arguments: str, cwd: Path, **environ: str) -> tup
     assert process.stdout.read() == b""
     process.stdout.close()
     os.close(ours)
-    return process.wait(timeout=30), seen.decode()
+    return process.wait(timeout=PATIENCE_SECONDS), seen.decode()
 
 
 @pytest.fixture
@@ -201,7 +202,7 @@ def test_a_reader_that_leaves_is_no_error(command: str, job: Path) -> None:
         cwd=job,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert piped.stdout.splitlines()[-1] == "141" and piped.stderr == ""

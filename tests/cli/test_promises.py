@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from waiting import PATIENCE_SECONDS
+
 AGENTRUN = str(Path(sys.executable).parent / "agentrun")
 AGENT = """
 import os
@@ -25,7 +27,9 @@ def agent(item):
 
 
 def agentrun(folder: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([AGENTRUN, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [AGENTRUN, *arguments], cwd=folder, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done
@@ -222,7 +226,7 @@ def test_with_nohup_it_outlives_the_terminal(tmp_path: Path) -> None:
         time.sleep(0.01)
     process.send_signal(signal.SIGHUP)
     (tmp_path / "go").touch()
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, said
     assert "stopped" not in said
     assert calls(tmp_path) == ["one", "two"]

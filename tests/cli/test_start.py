@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from waiting import PATIENCE_SECONDS, eventually
+
 from .conftest import environment
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -90,7 +92,7 @@ def test_of_an_agent_in_a_script_the_hints_name_the_script(agentrun: Run, tmp_pa
         "import agentrun\n\ndef pick(item):\n    raise agentrun.Fail('no')\n\n"
         "agentrun.run(pick, items=['a'], name='pick')\n"
     )
-    subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=environment(), timeout=60, check=True)
+    subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=environment(), timeout=PATIENCE_SECONDS, check=True)
     assert "to resume:  run the script or notebook that started it again" in agentrun("status", "pick").stdout
     assert "retry:        run the script or notebook again" in agentrun("failures", "pick").stderr
     resumed = agentrun("resume", "pick")
@@ -199,11 +201,9 @@ def test_an_agent_that_cannot_be_loaded_shows_the_users_traceback_and_none_of_ou
     assert ran(job) == []
 
 
-def test_a_second_runner_is_told_who_has_the_job_and_stop_ends_it(
-    agentrun: Run, begin: Begin, wait: Callable[..., None], job: Path
-) -> None:
+def test_a_second_runner_is_told_who_has_the_job_and_stop_ends_it(agentrun: Run, begin: Begin, job: Path) -> None:
     first = begin("start", "work/job.toml", UNTIL="go")
-    wait(lambda: ran(job))
+    eventually(lambda: ran(job), "the first item begins")
     free = agentrun("start", "work/job.toml", "--if-free")
     assert (free.returncode, free.stderr) == (0, "")
     busy = agentrun("start", "work/job.toml")
@@ -215,17 +215,15 @@ def test_a_second_runner_is_told_who_has_the_job_and_stop_ends_it(
     assert agentrun("clear", "work", "--yes", cwd=job).returncode == 75
     stopped = agentrun(*hint(busy.stderr, "stop"), "--now")
     assert stopped.returncode == 0 and "work: stopped" in stopped.stderr
-    _, said = first.communicate(timeout=20)
+    _, said = first.communicate(timeout=PATIENCE_SECONDS)
     assert first.returncode == 143 and "stopped by SIGTERM" in said
     assert agentrun("stop", "work", cwd=job).stderr == "work: no runner is working on it\n"
     assert agentrun(*hint(stopped.stderr, "resume")).returncode == 0
 
 
-def test_ctrl_c_finishes_what_is_in_flight_and_says_how_to_go_on(
-    agentrun: Run, begin: Begin, wait: Callable[..., None], job: Path
-) -> None:
+def test_ctrl_c_finishes_what_is_in_flight_and_says_how_to_go_on(agentrun: Run, begin: Begin, job: Path) -> None:
     process = begin("start", "work/job.toml", UNTIL="go")
-    wait(lambda: ran(job))
+    eventually(lambda: ran(job), "the first item begins")
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
     seen = ""
@@ -233,22 +231,22 @@ def test_ctrl_c_finishes_what_is_in_flight_and_says_how_to_go_on(
         seen = process.stderr.readline()
         assert seen
     (job / "go").touch()
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
     assert "stopped by Ctrl-C" in said and "1 of 3 done" in said
     assert agentrun(*hint(said, "resume")).returncode == 0
     assert ran(job) == ["items/a.txt", "items/b.txt", "items/c.txt"]
 
 
-def test_a_runner_whose_reader_is_gone_goes_on(begin: Begin, wait: Callable[..., None], job: Path) -> None:
+def test_a_runner_whose_reader_is_gone_goes_on(begin: Begin, job: Path) -> None:
     (job / "items" / "b.txt").write_text("bad")
     process = begin("start", "work/job.toml", "--json", UNTIL="go")
-    wait(lambda: ran(job))
+    eventually(lambda: ran(job), "the first item begins")
     assert process.stderr is not None and process.stdout is not None
     process.stderr.close()
     process.stdout.close()
     (job / "go").touch()
-    assert process.wait(timeout=20) == 1
+    assert process.wait(timeout=PATIENCE_SECONDS) == 1
     assert len(ran(job)) == 3
     process.stderr = process.stdout = None
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from cli.conftest import COMMAND, Run, environment
+from waiting import PATIENCE_SECONDS, eventually
 
 Begin = Callable[..., "subprocess.Popen[str]"]
 PATH = f"{Path(COMMAND).parent}:{os.environ['PATH']}"
@@ -51,12 +52,12 @@ def outputs(folder: Path) -> list[Any]:
 
 
 def test_killed_in_the_third_of_three_steps_only_the_third_is_repeated(
-    program: Callable[..., Path], agentrun: Run, begin: Begin, wait: Callable[..., None]
+    program: Callable[..., Path], agentrun: Run, begin: Begin
 ) -> None:
     folder = program(THREE_STEPS)
     ran = folder / "ran.log"
     runner = begin("start", "job.toml", PATH=PATH)
-    wait(lambda: ran.exists() and "three" in ran.read_text())
+    eventually(lambda: ran.exists() and "three" in ran.read_text(), "the third step")
     runner.send_signal(signal.SIGKILL)
     runner.wait()
     (folder / "go").touch()
@@ -178,7 +179,7 @@ def test_what_scripts_call_in_a_loop_imports_little(tmp_path: Path, words: list[
         env=environment(AGENTRUN_CHANNEL=str(tmp_path / "gone")),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert ended.returncode == 75, ended.stderr
@@ -215,12 +216,12 @@ done
 
 
 def test_a_program_that_serves_is_resumed_after_its_finished_steps(
-    program: Callable[..., Path], agentrun: Run, begin: Begin, wait: Callable[..., None]
+    program: Callable[..., Path], agentrun: Run, begin: Begin
 ) -> None:
     assert shutil.which("bash")
     folder = program(SERVER, *"abcd", serve=True)
     runner = begin("start", "job.toml", PATH=PATH)
-    wait((folder / "reached").exists)
+    eventually((folder / "reached").exists, "the program gets there")
     runner.send_signal(signal.SIGKILL)
     runner.wait()
     (folder / "go").touch()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.terminal import Terminal
+from waiting import PATIENCE_SECONDS, eventually
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Begin = Callable[..., subprocess.Popen[str]]
@@ -54,12 +55,11 @@ def ran(folder: Path) -> list[str]:
     return (folder / "ran.log").read_text().split()
 
 
-def test_a_runner_at_work_takes_in_answers_redo_edits_and_skips(
-    folder: Path, agentrun: Run, begin: Begin, wait: Callable[..., None]
-) -> None:
+def test_a_runner_at_work_takes_in_answers_redo_edits_and_skips(folder: Path, agentrun: Run, begin: Begin) -> None:
     runner = begin("start", "talk.toml")
-    wait(lambda: (folder / ".agentrun/talk/state.json").exists())
-    wait(lambda: states(agentrun) == {"good": "done", "ask": "waiting", "bad": "failed", "slow": "running"})
+    eventually((folder / ".agentrun/talk/state.json").exists, "a checkpoint")
+    before = {"good": "done", "ask": "waiting", "bad": "failed", "slow": "running"}
+    eventually(lambda: states(agentrun) == before, "all but the slow item come to an end")
     for arguments in (
         ["answer", "talk", "ask", "--json", '{"word": "edited"}'],
         ["edit", "talk", "good", "--output", '"better"'],
@@ -67,15 +67,16 @@ def test_a_runner_at_work_takes_in_answers_redo_edits_and_skips(
     ):
         ended = agentrun(*arguments)
         assert ended.returncode == 0 and "within 2 s" in ended.stderr, ended.stderr
-    wait(lambda: states(agentrun) == {"good": "done", "ask": "done", "bad": "skipped", "slow": "running"})
-    wait(lambda: inbox(folder) == [])
+    after = {"good": "done", "ask": "done", "bad": "skipped", "slow": "running"}
+    eventually(lambda: states(agentrun) == after, "the words are taken in")
+    eventually(lambda: inbox(folder) == [], "the inbox is empty")
     assert ran(folder).count("good") == 1
     again = agentrun("redo", "talk", "ask", "--now")
     assert again.returncode == 0 and "within 2 s" in again.stderr
-    wait(lambda: states(agentrun)["ask"] == "waiting")
+    eventually(lambda: states(agentrun)["ask"] == "waiting", "it asks again")
     assert agentrun("answer", "talk", "ask", "--no").returncode == 0
     (folder / "enough").touch()
-    _, told = runner.communicate(timeout=60)
+    _, told = runner.communicate(timeout=PATIENCE_SECONDS)
     if runner.returncode == 3:  # it ended before the last answer was posted
         assert agentrun("resume", "talk").returncode == 0
     else:
@@ -85,15 +86,13 @@ def test_a_runner_at_work_takes_in_answers_redo_edits_and_skips(
     assert ran(folder).count("slow") == 1 and ran(folder).count("bad") == 1
 
 
-def test_redo_without_now_waits_for_the_next_launch(
-    folder: Path, agentrun: Run, begin: Begin, wait: Callable[..., None]
-) -> None:
+def test_redo_without_now_waits_for_the_next_launch(folder: Path, agentrun: Run, begin: Begin) -> None:
     runner = begin("start", "talk.toml")
-    wait(lambda: (folder / ".agentrun/talk/state.json").exists())
-    wait(lambda: states(agentrun).get("good") == "done" and states(agentrun).get("bad") == "failed")
+    eventually((folder / ".agentrun/talk/state.json").exists, "a checkpoint")
+    eventually(lambda: {"good": "done", "bad": "failed"}.items() <= states(agentrun).items(), "two items end")
     assert "this happens at the next launch" in agentrun("redo", "talk", "good").stderr
     (folder / "enough").touch()
-    runner.communicate(timeout=60)
+    runner.communicate(timeout=PATIENCE_SECONDS)
     assert ran(folder).count("good") == 1 and len(inbox(folder)) == 1
     assert agentrun("skip", "talk", "bad").returncode == 0
     assert agentrun("answer", "talk", "ask", "--yes", "--resume").returncode == 0

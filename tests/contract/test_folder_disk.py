@@ -68,7 +68,7 @@ def test_a_disk_error_says_what_to_do(open_folder: Callable[..., FolderStore], c
     assert "nothing finished is lost" in caught.value.message
 
 
-needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to name descriptors")
+needs_proc = pytest.mark.usefixtures("proc")
 
 
 @needs_proc

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,8 @@ from agentrun.errors import DiskError
 from agentrun.store.folder.store import FolderStore
 from agentrun.system.disk import Disk, is_local
 from contract.bench import FaultyDisk, checkpoint, entry, keys
+from needs import require
+from waiting import eventually
 
 
 def has_leases() -> bool:
@@ -30,7 +31,14 @@ def has_leases() -> bool:
     return is_local(tempfile.gettempdir())
 
 
-needs_leases = pytest.mark.skipif(not has_leases(), reason="NOTHING IS WRITTEN OVER: no leases on this file system")
+needs_leases = pytest.mark.usefixtures("leases")
+
+
+@pytest.fixture
+def leases() -> None:
+    require(
+        has_leases(), "this file system has no leases", remedy="set TMPDIR to a folder on a local Linux file system"
+    )
 
 
 class Counting(Disk):
@@ -148,10 +156,7 @@ def test_who_opens_it_while_it_is_written_over_waits_and_reads_it_whole(
                 return super().write_some(fd, data, offset)
             written = super().write_some(fd, data[: len(data) // 2], offset)
             readers.append(subprocess.Popen(["cat", *temporaries(folder)], cwd=folder, stdout=subprocess.PIPE))
-            deadline = time.monotonic() + 30
-            while not told:
-                assert time.monotonic() < deadline and readers[0].poll() is None, "it was opened"
-                time.sleep(0.001)
+            eventually(lambda: told, "the reader waits", alive=readers[0])
             return written
 
     folder_has_spare = False
@@ -251,7 +256,7 @@ def test_a_lease_does_not_outlive_the_commit_though_a_child_has_the_descriptor(
             os.waitpid(child, 0)
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs /proc to count descriptors")
+@pytest.mark.usefixtures("proc")
 @pytest.mark.parametrize("flush", [False, True])
 @pytest.mark.parametrize("operation", ["open", "write", "truncate", "fsync", "replace", "link", "unlink"])
 def test_a_failure_while_one_is_written_over_leaves_the_state_and_nothing_else(
@@ -282,6 +287,6 @@ def test_a_failure_while_one_is_written_over_leaves_the_state_and_nothing_else(
         seq = len(found)
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/mountinfo"), reason="needs Linux's /proc")
+@pytest.mark.usefixtures("proc")
 def test_a_file_system_that_is_not_known_to_be_local_is_not() -> None:
     assert not is_local("/proc")

@@ -22,11 +22,11 @@ import orjson
 
 from agentrun.store.folder.store import FolderStore
 from crash.workload import scratch
+from waiting import PATIENCE_SECONDS
 
 COMMAND = str(Path(sys.executable).parent / "agentrun")
 TESTS = Path(__file__).resolve().parent.parent
 NAME = "job"
-PATIENCE_SECONDS = 60.0
 OUR_FRAME = re.compile(r'File "[^"]*/(agentrun|agentrun_cli|typer|asyncio)/(?!main\.py", line 1?[0-9], in <module>)')
 """In a traceback; but for Ctrl-C before our first lines, when Python itself is not up yet."""
 MARK, LAUNCH, CALLS = "CRASH_MARK", "CRASH_LAUNCH", "CRASH_CALLS"
@@ -238,24 +238,6 @@ def place(**given: Any) -> Iterator[Place]:
             made.end()
 
 
-def eventually(condition: Callable[[], Any], what: str, *, seconds: float = PATIENCE_SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"it did not happen within {seconds:g} s: {what}"
-        time.sleep(0.002)
-
-
-def wait_or_exit(process: subprocess.Popen[bytes], condition: Callable[[], Any]) -> bool:
-    """Wait for the condition; False if the process ended before."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        if process.poll() is not None:
-            return False
-        assert time.monotonic() < deadline, "neither the condition nor the end of the process came"
-        time.sleep(0.002)
-    return True
-
-
 @contextmanager
 def seeded(seed: object) -> Iterator[random.Random]:
     """The moments of a test; a failure says how to have them again."""
@@ -284,7 +266,7 @@ def again_and_again(one: Callable[[random.Random], int]) -> Long:
     return long
 
 
-def apart(module: str, function: str, *arguments: Any, timeout_seconds: float = 170.0) -> Any:
+def apart(module: str, function: str, *arguments: Any, timeout_seconds: float = 600.0) -> Any:
     """Call a function of ours in a process of its own, from which it can fork: it has one thread, and is warm.
 
     Arguments and result are JSON.
@@ -306,9 +288,9 @@ def apart(module: str, function: str, *arguments: Any, timeout_seconds: float = 
     return json.loads(ended.stdout.splitlines()[-1])
 
 
-def exit_of(process: subprocess.Popen[Any], *, seconds: float = PATIENCE_SECONDS) -> int:
+def exit_of(process: subprocess.Popen[Any]) -> int:
     """As a shell shows it."""
-    code = process.wait(timeout=seconds)
+    code = process.wait(timeout=PATIENCE_SECONDS)
     return code if code >= 0 else 128 - code
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,10 @@ from agentrun.launch.execute import execute
 from agentrun.launch.launch import COMPACT_OVER_BYTES, Launch
 from agentrun.store.folder.store import FolderStore
 from agentrun.system.disk import Disk
-from crash.command_line import COMMAND, PATIENCE_SECONDS
+from crash.command_line import COMMAND
 from crash.kills import fork
 from crash.workload import NAME
+from waiting import PATIENCE_SECONDS, happens_before
 
 REDO_LIMIT_BYTES = 700
 """A few records, so that most of them are in the journal."""
@@ -156,11 +156,4 @@ def is_over(pid: int) -> bool:
 
 def wait_or_end(pid: int, condition: Callable[[], Any], what: str) -> bool:
     """Wait for the condition; False if the launch ended before."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        if is_over(pid):
-            return False
-        if time.monotonic() > deadline:
-            raise Fault(f"neither this nor the end of the launch came: {what}")
-        time.sleep(0.0005)
-    return True
+    return happens_before(lambda: is_over(pid), condition, what)

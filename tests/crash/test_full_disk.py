@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from crash.command_line import Long, Place, again_and_again, place, seeded
+from needs import require, require_linux, require_program, require_root
 
 KINDS = ("async", "process", "command", "thread")
 TOTAL = 40
@@ -67,6 +68,7 @@ def grow(path: Path) -> None:
 
 
 def why_not() -> str:
+    """Why no disk can be mounted and filled here; empty if it can."""
     if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("mount") is None:
         return "needs root on Linux"
     probe = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", "/mnt"], capture_output=True, check=False)
@@ -78,8 +80,11 @@ def why_not() -> str:
 
 @pytest.fixture
 def mounting() -> None:
-    if reason := why_not():
-        pytest.skip(f"NO DISK WAS FILLED: {reason}")
+    require_linux()
+    require_root()
+    require_program("mount")
+    reason = why_not()
+    require(not reason, f"no disk was filled: {reason}", remedy="run it in a container that may mount")
 
 
 def prepare(job: Place) -> None:

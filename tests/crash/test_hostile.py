@@ -40,6 +40,7 @@ from agentrun.values import json as jsontext
 from agentrun_cli.terminal import clean, clean_text
 from crash.command_line import COMMAND, OUR_FRAME, Long, Place, place
 from crash.workload import scratch
+from waiting import PATIENCE_SECONDS
 
 # ---- Hypothesis: each property is a function of one example, called in this process
 
@@ -368,7 +369,7 @@ def on_a_terminal(job: Place, *arguments: str) -> tuple[int, bytes]:
     )
     os.close(theirs)
     said = bytearray()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         if select.select([ours], [], [], 0.1)[0]:
             try:
@@ -379,7 +380,7 @@ def on_a_terminal(job: Place, *arguments: str) -> tuple[int, bytes]:
                 break
             said += piece
     os.close(ours)
-    return process.wait(timeout=30), bytes(said)
+    return process.wait(timeout=PATIENCE_SECONDS), bytes(said)
 
 
 def check_terminal(said: bytes) -> None:

@@ -11,7 +11,6 @@ from crash.kills import in_processes_of_their_own
 KILLS = int(os.environ.get("AGENTRUN_CRASH_KILLS", "10000"))
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("lightly", [False, True], ids=["launches", "their parts"])
 def test_of_runs_killed_at_random_nothing_is_lost_run_twice_or_out_of_order(lightly: bool) -> None:
     each = KILLS // 4

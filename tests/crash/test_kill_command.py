@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from crash.command_line import AGENTS, Long, Place, again_and_again, eventually, place, seeded, wait_or_exit
+from crash.command_line import AGENTS, Long, Place, again_and_again, place, seeded
+from waiting import PATIENCE_SECONDS, eventually, happens_before_exit
 
 KILLS = {
     ("async", 1): 38,
@@ -31,12 +32,12 @@ def wait_for_a_moment(job: Place, process: subprocess.Popen[bytes], rng: random.
         time.sleep(rng.uniform(0, STARTUP_SECONDS))
     elif chance < 0.9:
         wanted = job.begun() + rng.randint(1, 25)
-        wait_or_exit(process, lambda: job.begun() >= wanted)
+        happens_before_exit(process, lambda: job.begun() >= wanted, "attempts")
         time.sleep(rng.uniform(0, 0.004))
     else:
         # The attempts that are left, at least, if nothing is in flight.
         wanted = job.begun() + job.total - len(job.done())
-        wait_or_exit(process, lambda: job.begun() >= wanted)
+        happens_before_exit(process, lambda: job.begun() >= wanted, "attempts")
         time.sleep(rng.uniform(0, 0.02))
 
 
@@ -65,7 +66,7 @@ def kill_a_job(rng: random.Random, *, kind: str, concurrency: int, most: int) ->
             if len(done_after) < most:
                 wait_for_a_moment(job, process, rng)
                 process.kill()
-            code = process.wait(timeout=60)
+            code = process.wait(timeout=PATIENCE_SECONDS)
             if code == -9:
                 done_after[job.launches] = job.done()
             else:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from crash.command_line import Long, Place, again_and_again, eventually, place, seeded, wait_or_exit
+from crash.command_line import Long, Place, again_and_again, place, seeded
+from waiting import PATIENCE_SECONDS, eventually, happens_before_exit
 
 KINDS = ("async", "process", "thread", "command")
-WITHIN_SECONDS = 2.0
 
 # Its first attempt leaves a child, and a grandchild with a session of its own whose parent has gone; then it hangs.
 # Every later attempt says which of them it still finds alive. As a program it is run by its first line.
@@ -85,11 +85,11 @@ def leave_behind(rng: random.Random, *, kind: str, how: str) -> int:
     with place(kind=kind, total=1, agent=AGENT, run=run) as job:
         first = job.start()
         left = job.base / "left.log"
-        assert wait_or_exit(first, left.exists), job.said
+        assert happens_before_exit(first, left.exists, "it has left something"), job.said
         pids = {int(line) for line in left.read_text().split()}
         if how == "timeout":
             # The second attempt looks for what the first has left.
-            assert first.wait(timeout=30) == 0, job.said
+            assert first.wait(timeout=PATIENCE_SECONDS) == 0, job.said
             assert not pids & job.survivors()
         else:
             time.sleep(rng.choice([0.0, rng.uniform(0, 0.1)]))
@@ -101,10 +101,10 @@ def leave_behind(rng: random.Random, *, kind: str, how: str) -> int:
             first.kill()
             second = job.start()
             if how != "both at once":
-                eventually(lambda: not job.survivors(launch=1), "all of them have ended", seconds=WITHIN_SECONDS)
-            assert second.wait(timeout=30) == 0, job.said
+                eventually(lambda: not job.survivors(launch=1), "all of them have ended")
+            assert second.wait(timeout=PATIENCE_SECONDS) == 0, job.said
             first.wait()
-        eventually(lambda: not job.survivors(), "nothing is alive at the end", seconds=WITHIN_SECONDS)
+        eventually(lambda: not job.survivors(), "nothing is alive at the end")
         overlaps = job.base / "overlaps.log"
         assert not overlaps.exists(), f"an attempt began while these were alive: {overlaps.read_text()}"
         job.check_words()

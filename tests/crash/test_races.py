@@ -24,8 +24,9 @@ from agentrun.job.job import ItemsSpec, Job
 from agentrun.job.options import Options
 from agentrun.launch.execute import execute
 from agentrun.store.folder.store import FolderStore
-from crash.command_line import Long, Place, again_and_again, apart, eventually, exit_of, place, seeded
+from crash.command_line import Long, Place, again_and_again, apart, exit_of, place, seeded
 from crash.workload import scratch
+from waiting import PATIENCE_SECONDS, eventually
 
 LEAN, LEAN_AFTER_A_KILL, REAL = 150, 42, 8
 """200: most are forked from a warm process, a few are the real command."""
@@ -156,15 +157,12 @@ def race_after_a_kill(job: Job, agent: Agent, rng: random.Random) -> None:
     SCENE.leaves_a_program = SCENE.holds_for_ever = True
     holder = contend(job, agent, MOST, 0.0)
     SCENE.open_gate()
-    deadline = time.monotonic() + 20
-    while not SCENE.map[_HOLDS]:
-        assert time.monotonic() < deadline, "the holder does not begin"
-        time.sleep(0.001)
+    eventually(lambda: SCENE.map[_HOLDS], "the holder begins")
     SCENE.reset()
     count = rng.randint(2, MOST)
     # The last is patient; the others give up soon, and whoever runs waits for them.
     SCENE.waits_for = list(range(count - 1))
-    waits = [rng.choice([0.0, 0.0, 0.05]) for _ in range(count - 1)] + [20.0]
+    waits = [rng.choice([0.0, 0.0, 0.05]) for _ in range(count - 1)] + [PATIENCE_SECONDS]
     pids = [contend(job, agent, number, wait) for number, wait in enumerate(waits)]
     os.kill(holder, signal.SIGKILL)
     time.sleep(rng.choice([0.0, rng.uniform(0, 0.05)]))

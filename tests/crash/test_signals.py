@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from crash.command_line import Long, Place, again_and_again, exit_of, place, seeded, wait_or_exit
+from crash.command_line import Long, Place, again_and_again, exit_of, place, seeded
+from waiting import happens_before_exit
 
 SIGNALS = {"async": 24, "process": 24, "thread": 26, "command": 26}
 GRACE_SECONDS = 0.3
@@ -74,7 +75,7 @@ def stop_once(job: Place, rng: random.Random) -> bool:
     if rng.random() < 0.3:
         time.sleep(rng.uniform(0, 0.6))
     else:
-        wait_or_exit(process, lambda: job.begun() > begun_before)
+        happens_before_exit(process, lambda: job.begun() > begun_before, "an attempt")
         time.sleep(rng.uniform(0, 0.1))
     number = rng.choice([signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
     has_begun = job.begun() > begun_before
@@ -85,7 +86,7 @@ def stop_once(job: Place, rng: random.Random) -> bool:
     sent = time.monotonic()
     allowed = GRACE_SECONDS + SLACK_SECONDS
     if has_begun and rng.random() < 0.4:
-        wait_or_exit(process, lambda: "stopped by" in job.said[said_before:])
+        happens_before_exit(process, lambda: "stopped by" in job.said[said_before:], "it stops")
         process.send_signal(number)
         sent, allowed = time.monotonic(), AT_ONCE_SECONDS
     code = exit_of(process)

@@ -7,17 +7,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from waiting import PATIENCE_SECONDS, eventually
+
 AGENTRUN = str(Path(sys.executable).parent / "agentrun")
 ITEMS = 50
 BEFORE_THE_STOP = 20
-PATIENCE_SECONDS = 60
 
 # Each attempt leaves a line; from item 20 on it waits for a file, so that the stop finds known items in flight.
 PYTHON_AGENT = """
@@ -79,14 +79,6 @@ def start(folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def calls(folder: Path) -> Counter[int]:
     try:
         return Counter(int(line) for line in (folder / "calls.log").read_text().splitlines())
@@ -120,7 +112,7 @@ def test_after_kill_9_only_what_was_in_flight_is_run_again(
 ) -> None:
     folder = job(kind, concurrency)
     first = start(folder)
-    wait_for(lambda: is_staged(folder, concurrency), first)
+    eventually(lambda: is_staged(folder, concurrency), "20 items are done and more begun", alive=first)
     first.kill()
     first.communicate()
 
@@ -141,7 +133,7 @@ def test_after_a_signal_what_is_in_flight_is_finished_and_nothing_is_run_twice(
 ) -> None:
     folder = job(kind, 4)
     first = start(folder)
-    wait_for(lambda: is_staged(folder, 4), first)
+    eventually(lambda: is_staged(folder, 4), "20 items are done and more begun", alive=first)
     first.send_signal(number)
     (folder / "go").touch()
     _, errors = first.communicate(timeout=PATIENCE_SECONDS)
@@ -156,7 +148,7 @@ def test_after_a_signal_what_is_in_flight_is_finished_and_nothing_is_run_twice(
 def test_a_second_signal_ends_what_is_in_flight_at_once(job: Callable[[str, int], Path]) -> None:
     folder = job("process", 4)
     first = start(folder)
-    wait_for(lambda: is_staged(folder, 4), first)
+    eventually(lambda: is_staged(folder, 4), "20 items are done and more begun", alive=first)
     first.send_signal(signal.SIGTERM)
     assert first.stderr is not None
     while "stopped by" not in first.stderr.readline():
@@ -186,7 +178,7 @@ def test_an_agent_that_ignores_everything_does_not_outlive_the_grace_period(tmp_
         'name = "staging"\nagent = "agent.py:stubborn"\n[items]\nlines = "items.txt"\n[run]\ngrace = "1s"\n'
     )
     process = start(tmp_path)
-    wait_for((tmp_path / "begun").exists, process)
+    eventually((tmp_path / "begun").exists, "it begins", alive=process)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 143

@@ -19,7 +19,6 @@ IN_FULL = 300
 AT_ONCE = 2
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_finished_step_is_called_again_no_answer_lost_and_no_question_asked_twice(kind: Kind) -> None:
     """300 kills on the loop, 150 of threads, 40 of worker processes, 40 of a bash agent."""
@@ -31,7 +30,6 @@ def test_no_finished_step_is_called_again_no_answer_lost_and_no_question_asked_t
     assert found["runs"] and found["answers"] and found["remembered"] > found["kills"]
 
 
-@pytest.mark.timeout(600)
 def test_wherever_a_launch_dies_that_takes_in_answers_or_remembers_steps_the_next_one_is_right() -> None:
     found = apart("crash.steps", "die_at_each_call", timeout_seconds=600.0)
     print(found)

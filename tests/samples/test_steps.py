@@ -8,11 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from waiting import PATIENCE_SECONDS, eventually
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "steps"
 AGENTRUN = str(Path(sys.executable).parent / "agentrun")
@@ -43,20 +43,13 @@ def start(job: str, sample: Path, seconds: str) -> subprocess.Popen[str]:
 
 def finish(job: str, sample: Path) -> None:
     with start(job, sample, "0") as runner:
-        _, said = runner.communicate(timeout=60)
+        _, said = runner.communicate(timeout=PATIENCE_SECONDS)
     assert runner.returncode == 0, said
 
 
 def results(sample: Path, name: str) -> dict[str, str]:
     lines = (sample / f"{name}.results.jsonl").read_text().splitlines()
     return {line["key"]: line["output"] for line in map(json.loads, lines)}
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(("job", "name"), [("job.toml", "steps"), ("python.toml", "steps-python")])
@@ -75,7 +68,7 @@ def test_killed_in_a_step_the_shell_agent_repeats_only_that(sample: Path) -> Non
     # The first item's first step has its time, the second is killed in it.
     (sample / "slowly").write_text((sample / "slowly").read_text().replace("sleep", '[ "$1" = tr ] || sleep'))
     runner = start("job.toml", sample, "60")
-    wait_until(lambda: calls() == ["tr", "wc"])
+    eventually(lambda: calls() == ["tr", "wc"], "two steps")
     runner.send_signal(signal.SIGKILL)
     runner.communicate()
     keep = 'cp "$AGENTRUN_ITEM_DIR/calls" "$AGENTRUN_OUT_DIR/calls"\n'
@@ -98,7 +91,7 @@ def test_killed_in_a_step_the_python_agent_repeats_only_that(sample: Path) -> No
     )
     calls = sample / "calls"
     runner = start("python.toml", sample, "60")
-    wait_until(lambda: calls.exists() and calls.read_text().split() == ["findall", "len"])
+    eventually(lambda: calls.exists() and calls.read_text().split() == ["findall", "len"], "two steps")
     runner.send_signal(signal.SIGKILL)
     runner.communicate()
     finish("python.toml", sample)

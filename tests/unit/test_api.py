@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ import pytest
 import agentrun
 from agentrun.events import Began, Event, Planned
 from agentrun.executors import loop as inloop
+from waiting import eventually
 
 
 async def shout(item: agentrun.Item) -> str:
@@ -330,12 +330,6 @@ class Script:
         self.started.append(process)
         return process
 
-    def wait_until(self, holds: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-        """A condition on disk; the process must be alive until it holds."""
-        while not holds():
-            assert process.poll() is None, process.communicate()
-            select.select([], [], [], 0.005)
-
     def ran(self) -> list[str]:
         path = self.folder / "ran.log"
         return path.read_text().split() if path.exists() else []
@@ -383,7 +377,7 @@ def test_a_script_that_was_killed_and_is_run_again_pays_only_for_what_is_not_fin
     """Without `if __name__ == "__main__"`: the worker process that imports the agent does not run the script."""
     script = make_script(kind)
     process = script.start()
-    script.wait_until(lambda: script.done() == 5 and "5" in script.ran(), process)
+    eventually(lambda: script.done() == 5 and "5" in script.ran(), "the sixth item begins", alive=process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     script.finish()
@@ -394,7 +388,7 @@ def test_a_script_that_was_killed_and_is_run_again_pays_only_for_what_is_not_fin
 def test_an_async_script_that_was_killed_too(make_script: Callable[..., Script]) -> None:
     script = make_script("async")
     process = script.start()
-    script.wait_until(lambda: script.done() == 5 and "5" in script.ran(), process)
+    eventually(lambda: script.done() == 5 and "5" in script.ran(), "the sixth item begins", alive=process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     script.finish()
@@ -405,7 +399,7 @@ def test_an_async_script_that_was_killed_too(make_script: Callable[..., Script])
 def test_ctrl_c_is_a_keyboard_interrupt_after_a_clean_checkpoint(make_script: Callable[..., Script]) -> None:
     script = make_script("sync", more=", grace=0.1")
     process = script.start()
-    script.wait_until(lambda: script.done() == 5 and "5" in script.ran(), process)
+    eventually(lambda: script.done() == 5 and "5" in script.ran(), "the sixth item begins", alive=process)
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate()
     assert process.returncode == -signal.SIGINT and output == ""
@@ -419,7 +413,7 @@ def test_ctrl_c_is_a_keyboard_interrupt_after_a_clean_checkpoint(make_script: Ca
 def test_sigterm_ends_the_script_by_that_signal_after_a_clean_checkpoint(make_script: Callable[..., Script]) -> None:
     script = make_script("sync", more=", grace=0.1")
     process = script.start()
-    script.wait_until(lambda: script.done() == 5 and "5" in script.ran(), process)
+    eventually(lambda: script.done() == 5 and "5" in script.ran(), "the sixth item begins", alive=process)
     process.send_signal(signal.SIGTERM)
     process.communicate()
     assert process.returncode == -signal.SIGTERM

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -24,6 +23,7 @@ from agentrun.executors.prints import capture_prints
 from agentrun.item import Item
 from agentrun.job.job import ItemsSpec, Job
 from agentrun.system.guardian import Guardian
+from waiting import PATIENCE_SECONDS, eventually_on_loop
 
 
 class Bench:
@@ -112,16 +112,13 @@ class Bench:
 
     @staticmethod
     async def eventually(condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + 20
-        while not condition():
-            assert time.monotonic() < deadline, f"it did not happen: {what}"
-            await asyncio.sleep(0.01)
+        await eventually_on_loop(condition, what)
 
     def run(self, scenario: Awaitable[None]) -> None:
         """In the bench's folder, as a launch does."""
 
         async def main() -> None:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await scenario
 
         with contextlib.chdir(self.folder):

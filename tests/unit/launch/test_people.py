@@ -22,8 +22,12 @@ from agentrun.events import Warned
 from agentrun.launch.launch import Launch
 from unit.launch.bench import FakeExecutor, Hooked, World, answer, counting, failing, names
 from unit.launch.test_steps import do_step, with_steps
+from waiting import PATIENCE_SECONDS
 
 _ids = itertools.count(1)
+
+another_process_posts = pytest.mark.parametrize("world", ["folder"], indirect=True)
+"""The memory store is for one process."""
 
 
 def message(world: World, kind: str, key: str, *, gen: int = 0, run_id: str = "", **more: Any) -> AnyMessage:
@@ -156,6 +160,7 @@ def test_an_answer_is_never_lost_wherever_the_launch_dies(world: World, landed: 
         assert left(world) == 0
 
 
+@another_process_posts
 def test_an_answer_that_comes_while_a_runner_works_is_taken_in_and_its_item_goes_on(world: World) -> None:
     world.items("x", "y")
     world.job = replace(world.job, concurrency=2)
@@ -167,7 +172,7 @@ def test_an_answer_that_comes_while_a_runner_works_is_taken_in_and_its_item_goes
             if outcome.kind == "done":
                 released.set()
             return outcome
-        await asyncio.wait_for(released.wait(), 20)
+        await asyncio.wait_for(released.wait(), PATIENCE_SECONDS)
         return await answer(attempt, channel)
 
     released = gate()
@@ -276,6 +281,7 @@ def test_redo_with_steps_keeps_those_before_the_named_one(world: World) -> None:
     assert calls == {"x a 0": 1, "x b 0": 2, "x c 0": 2, "y a 0": 1, "y b 0": 1, "y c 0": 1}
 
 
+@another_process_posts
 def test_redo_now_is_taken_in_by_a_runner_at_work(world: World) -> None:
     world.items("x", "y")
     runs: Counter[str] = Counter()
@@ -286,7 +292,7 @@ def test_redo_now_is_taken_in_by_a_runner_at_work(world: World) -> None:
         if attempt.item.key == "x" and runs["x"] == 2:
             again.set()
         if attempt.item.key == "y":
-            await asyncio.wait_for(again.wait(), 20)
+            await asyncio.wait_for(again.wait(), PATIENCE_SECONDS)
         return await answer(attempt, channel)
 
     async def person(launch: Launch) -> None:
@@ -303,6 +309,7 @@ def test_redo_now_is_taken_in_by_a_runner_at_work(world: World) -> None:
     assert left(world) == 0
 
 
+@another_process_posts
 def test_redo_now_of_one_that_changed_under_way_and_was_kept_runs_it_as_it_is_now(world: World) -> None:
     world.items("w", "x", "y")
     runs: Counter[str] = Counter()
@@ -320,7 +327,7 @@ def test_redo_now_of_one_that_changed_under_way_and_was_kept_runs_it_as_it_is_no
             again.set()
         if key == "z":
             post(world, message(world, "redo", "x", keep_before=None, now=True))
-            await asyncio.wait_for(again.wait(), 20)
+            await asyncio.wait_for(again.wait(), PATIENCE_SECONDS)
         return await answer(attempt, channel)
 
     world.job = replace(world.job, concurrency=2, keep_changed=True)
@@ -496,6 +503,7 @@ def test_with_a_carry_redo_goes_back_to_the_item(world: World) -> None:
     assert world.ran == ["k002", "k003", "k004"]
 
 
+@another_process_posts
 def test_never_two_attempts_of_an_item_though_answers_and_redo_come_at_any_time(world: World) -> None:
     world.items(*names(12))
     world.job = replace(world.job, concurrency=3)
@@ -504,7 +512,7 @@ def test_never_two_attempts_of_an_item_though_answers_and_redo_come_at_any_time(
     async def script(attempt: Attempt, channel: Channel) -> Outcome:
         await asyncio.sleep(0.01)
         if attempt.item.key == "k011":
-            await asyncio.wait_for(stop.wait(), 60)
+            await asyncio.wait_for(stop.wait(), PATIENCE_SECONDS)
         return await asking(attempt, channel)
 
     async def person(launch: Launch) -> None:
@@ -544,6 +552,7 @@ def test_answers_that_came_last_are_taken_in_before_the_launch_ends_and_begun_on
     assert left(world) == 0
 
 
+@another_process_posts
 def test_steps_that_redo_keeps_are_there_before_the_item_begins_also_at_once(world: World) -> None:
     """In one checkpoint with the word that it begins anew, or the item would begin without them."""
     calls: Counter[str] = Counter()
@@ -565,6 +574,7 @@ def test_steps_that_redo_keeps_are_there_before_the_item_begins_also_at_once(wor
     assert (calls["x a 0"], calls["y a 0"], calls["x b 0"], calls["y b 0"]) == (1, 1, 2, 2)
 
 
+@another_process_posts
 def test_what_is_posted_while_a_suspect_of_crashes_runs_alone_is_taken_in(world: World) -> None:
     world.items("asks", "suspect")
 

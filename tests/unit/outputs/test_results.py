@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from array import array
 from pathlib import Path
 from typing import Any
@@ -125,8 +124,7 @@ def test_what_is_in_the_way_of_the_items_files_is_told_before_anything_is_run(tm
         check_output(tmp_path / "out.jsonl", ended=[], overwrite=True)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
+def test_a_folder_that_cannot_be_written_is_told(ordinary_folder: Path) -> None:
+    ordinary_folder.chmod(0o500)
     with pytest.raises(JobError, match="cannot be written"):
-        check_output(tmp_path / "out.jsonl", ended=[], overwrite=False)
+        check_output(ordinary_folder / "out.jsonl", ended=[], overwrite=False)

@@ -9,7 +9,6 @@ import secrets
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -17,18 +16,12 @@ from textwrap import dedent
 import pytest
 
 from agentrun.system.guardian import ATTEMPT_VARIABLE, LAUNCH_VARIABLE, Guardian, end_tree, read_process
+from waiting import PATIENCE_SECONDS, eventually
 
-linux_only = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+linux_only = pytest.mark.usefixtures("proc")
 
 DAEMON = "import os, time; os.setsid(); open({path!r}, 'w').write(str(os.getpid())); time.sleep(600)"
 """Leaves its session and writes its pid."""
-
-
-def eventually(condition: Callable[[], bool], what: str, *, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"it did not happen: {what}"
-        time.sleep(0.01)
 
 
 def is_alive(pid: int) -> bool:
@@ -157,7 +150,7 @@ def test_a_guardian_that_was_killed_is_replaced_and_told_again(tmp_path: Path) -
         watch = asyncio.create_task(guardian.watch())
         first = guardian.pid
         os.kill(first, signal.SIGKILL)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while guardian.pid == first:
                 await asyncio.sleep(0.01)
         watch.cancel()
@@ -228,7 +221,7 @@ def test_as_a_guest_it_spares_what_the_users_process_started_itself(tmp_path: Pa
     try:
         guardian.began(told.pid)
         assert guardian.close(spare_own=True)
-        assert told.wait(10) == -signal.SIGKILL
+        assert told.wait(PATIENCE_SECONDS) == -signal.SIGKILL
         assert own.poll() is None
     finally:
         own.kill()

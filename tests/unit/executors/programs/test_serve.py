@@ -352,7 +352,7 @@ def test_a_timeout_ends_the_program_with_its_tree(bench: Bench) -> None:
             time.sleep(60)
         done(1)
     """
-    timed_out, done = served(bench, code, "a", "b", timeout_seconds=1.0)
+    timed_out, done = served(bench, code, "a", "b", timeout_seconds=3.0)
     assert timed_out.failure is not None and timed_out.failure.origin == "timeout"
     assert [read_process(int(pid)) for pid in (bench.folder / "pids").read_text().split()] == [None, None]
     assert bench.output(done) == 1

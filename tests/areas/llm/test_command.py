@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.conftest import Run
-from llm.server import LlmServer, serve
+from llm.server import LlmServer
 
 KEY = "sk-canary-0123456789"
 MODEL = ("--model", "openai:gpt-5-mini")
-
-
-@pytest.fixture
-def llm() -> Iterator[LlmServer]:
-    with serve() as server:
-        yield server
 
 
 @pytest.fixture

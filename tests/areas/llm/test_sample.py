@@ -13,7 +13,7 @@ import pytest
 
 from llm.server import serve
 
-SAMPLE = Path(__file__).parents[2] / "samples" / "prompt"
+SAMPLE = Path(__file__).parents[3] / "samples" / "prompt"
 AGENTRUN = str(Path(sys.executable).parent / "agentrun")
 
 
