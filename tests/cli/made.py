@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from msgspec import Raw, convert
 
-from agentrun.checkpoint.summary import new_checkpoint
+from agentrun.checkpoint.record import Kind, Record
+from agentrun.checkpoint.summary import Summary, first_checkpoint
 from agentrun.items.port import digest
-from agentrun.job.opening import open_job
 from agentrun.store.folder.store import FolderStore
-from agentrun.store.port import Entry
+from agentrun.views.finding import open_job
 
 AGENT = "def agent(item): return item.text\n"
 
@@ -27,31 +28,31 @@ class Made:
         text = f'name = "drafts"\nagent = "agent.py:agent"\n{carry}[items]\nlines = "items.txt"\n'
         (base / "drafts.toml").write_text(text)
         opened = open_job("drafts.toml", cwd=base, environ={})
-        self.job, self.folder, self.keys = opened.job, opened.folder, keys
+        self.job, self.folder, self.keys = opened.job, opened.root / "drafts", keys
         self._job_json = opened.job_json
-        self.checkpoint = new_checkpoint(self.job)
-        self.checkpoint.context |= {"identity": self.job.identity(), "launches": 1, "agent": "v1"}
+        self.checkpoint = first_checkpoint(self.job)
+        context = self.checkpoint.context
+        context.identity, context.launches, context.agent = self.job.identity(), 1, "v1"
         self.checkpoint.total = len(keys)
 
     @property
     def run_id(self) -> str:
         return self.checkpoint.run_id
 
-    def commit(self, *entries: Entry, finish: bool = False) -> None:
+    def commit(self, *records: Record, finish: bool = False) -> None:
         store = FolderStore(self.folder)
-        store.lock()
+        lease = store.lock()
         try:
             store.load()
             self.checkpoint.seq += 1
-            store.commit(self.checkpoint, entries, flush=finish)
+            store.commit(self.checkpoint, records)
             store.keep("job.json", [self._job_json])
             if finish:
-                status = {"status": "finished", "total": len(self.keys), "counts": {}}
-                store.finish({"job": "drafts", "run_id": self.run_id, **status})
+                store.finish(Summary(job="drafts", run_id=self.run_id, status="finished", total=len(self.keys)))
         finally:
-            store.release()
+            lease.release()
 
-    def entry(self, key: str, kind: str = "done", output: Any = "an output", **fields: Any) -> Entry:
+    def entry(self, key: str, kind: Kind = "done", output: Any = "an output", **fields: Any) -> Record:
         known: dict[str, Any] = {
             "kind": kind,
             "key": key,
@@ -64,13 +65,15 @@ class Made:
             "seconds": 2.0,
             **fields,
         }
-        return Entry(known, orjson.dumps(output) if kind in ("done", "step") else None)
+        if kind in ("done", "step"):
+            known["output"] = Raw(orjson.dumps(output))
+        return convert(known, Record)
 
-    def failed(self, key: str, message: str = "it is no good", **fields: Any) -> Entry:
+    def failed(self, key: str, message: str = "it is no good", **fields: Any) -> Record:
         error = {"origin": "exception", "message": message, "types": ["builtins.ValueError"]}
         return self.entry(key, "failed", error=error, **fields)
 
-    def waiting(self, key: str, text: str = "Send this draft?", n: int = 1, **details: Any) -> Entry:
+    def waiting(self, key: str, text: str = "Send this draft?", n: int = 1, **details: Any) -> Record:
         question = {"n": n, "text": text, "details": details, "at": "2026-05-04T22:03:11.042Z"}
         return self.entry(key, "waiting", question=question)
 

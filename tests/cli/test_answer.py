@@ -161,8 +161,7 @@ def test_a_file_with_a_mistake_posts_nothing(
 
 
 def test_a_runner_at_work_is_named(made: Made, agentrun: Run) -> None:
-    runner = FolderStore(made.folder)
-    runner.lock()
+    runner = FolderStore(made.folder).lock()
     try:
         ended = agentrun("answer", "drafts", "ada", "--yes", "--resume")
     finally:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agentrun_cli.asking.choosing import near_misses
+from agentrun.people.selecting import near_misses
 from agentrun_cli.drawing.log import event_lines
 from waiting import PATIENCE_SECONDS, eventually
 

@@ -7,9 +7,13 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec import structs
 
+from agentrun.checkpoint.summary import OpenQuestion, Summary
+from agentrun.money.budget import Totals
 from agentrun_cli.drawing.closing import closing_lines
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -193,19 +197,19 @@ def test_a_plan_names_the_budget(agentrun: Run, paid: Path) -> None:
     assert "a budget of $5.00, a budget of 90,000 tokens" in planned
 
 
-def closing(**summary: object) -> list[str]:
-    known = {"counts": {"done": 1, "waiting": 7}, "total": 8, "exit_code": 3, "usage": {}}
-    return list(closing_lines({**known, **summary}, "job", "job.toml", 1.0))
+def closing(**changes: Any) -> list[str]:
+    known = Summary(run_id="r", counts={"done": 1, "waiting": 7}, total=8, exit_code=3)
+    return list(closing_lines(structs.replace(known, **changes), "job", "job.toml", 1.0))
 
 
 def test_the_end_says_what_was_lost_in_crashes() -> None:
-    usage = {"cost": 0.5, "lost": 0.03, "input_tokens": 0, "output_tokens": 0}
+    usage = Totals(cost=0.5, lost=0.03)
     assert "  cost:         $0.50 ($0.03 of it lost in crashes)" in closing(usage=usage)
     assert not [line for line in closing() if "cost" in line]
 
 
 def test_of_many_questions_a_few_are_listed() -> None:
-    questions = [{"key": f"k{n}\x1b[2J", "index": n, "text": "Send?"} for n in range(5)]
+    questions = [OpenQuestion(f"k{n}\x1b[2J", n, "Send?") for n in range(5)]
     lines = closing(questions=questions)
     assert "        and 2 more" in lines and len([line for line in lines if "Send?" in line]) == 5
     assert "        agentrun answer job.toml --index 3 --yes" in lines

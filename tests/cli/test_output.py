@@ -174,10 +174,10 @@ def test_a_long_key_is_cut_on_the_left_and_a_line_to_the_width() -> None:
 
 
 def test_the_pace_is_that_of_this_launch() -> None:
-    progress = Progress(total=1000, done=810, failed=90, settled_here=100, to_run=200, began=0.0)
+    progress = Progress({"done": 810, "failed": 90}, total=1000, settled_here=100, to_run=200, began=0.0)
     assert pace_of(progress, 50.0) == (2.0, 50.0)
     assert pace_of(Progress(total=5, settled_here=1, began=0.0), 50.0) == (None, None)
-    progress = Progress(total=1200, done=1000, waiting=3, cost=1.5)
+    progress = Progress({"done": 1000, "waiting": 3}, total=1200, cost=1.5)
     assert progress_words(progress) == "1,000 of 1,200 done, 3 waiting, $1.50"
 
 

@@ -117,8 +117,7 @@ def test_many_finished_results_are_not_given_up_unasked(made: Made, tmp_path: Pa
 
 
 def test_a_runner_at_work_takes_it_in_at_once_only_with_now(made: Made, agentrun: Run) -> None:
-    runner = FolderStore(made.folder)
-    runner.lock()
+    runner = FolderStore(made.folder).lock()
     try:
         later, now = agentrun("redo", "drafts", "c"), agentrun("redo", "drafts", "d", "--now")
     finally:

@@ -187,7 +187,7 @@ def test_arun_runs_on_the_running_loop() -> None:
 def test_waiting_for_the_lock_does_not_hold_up_the_callers_loop() -> None:
     async def main() -> int:
         store = agentrun.MemoryStore()
-        store.lock()
+        lease = store.lock()
         waiting = asyncio.ensure_future(agentrun.arun(shout, items=["a"], name="locked", store=store))
         turns = 0
         while turns < 10:
@@ -195,7 +195,7 @@ def test_waiting_for_the_lock_does_not_hold_up_the_callers_loop() -> None:
             await asyncio.sleep(0.01)
             assert not waiting.done()
             turns += 1
-        store.release()
+        lease.release()
         return (await waiting).exit_code
 
     assert asyncio.run(main()) == 0

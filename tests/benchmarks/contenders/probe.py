@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from agentrun.checkpoint.summary import WrittenOutput
 from agentrun.launch import ending
 from agentrun.outputs.results import write_results
 from agentrun_cli.entry import main as command
@@ -40,14 +41,14 @@ def main() -> None:
     report: dict[str, Any] = {}
     path, sys.argv = Path(sys.argv[1]), ["agentrun", *sys.argv[2:]]
 
-    def timed(*arguments: Any) -> dict[str, Any]:
+    def timed(*arguments: Any) -> WrittenOutput:
         report["peak_bytes"] = peak_memory_bytes()
         reset_peak_memory()
         began = time.monotonic()
         written = write_results(*arguments)
         report["results_seconds"] = time.monotonic() - began
         report["results_peak_bytes"] = peak_memory_bytes()
-        report["results_bytes"] = written["bytes"]
+        report["results_bytes"] = written.bytes
         return written
 
     ending.write_results = timed  # type: ignore[assignment, attr-defined]

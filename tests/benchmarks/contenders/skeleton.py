@@ -21,12 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from msgspec import Raw
 
-from agentrun.checkpoint.checkpoint import Checkpoint
-from agentrun.launch.committer import Committer
+from agentrun.checkpoint.checkpoint import Checkpoint, RunContext
+from agentrun.checkpoint.record import Record
+from agentrun.events import Progress
+from agentrun.launch.committer import Checkpointing
 from agentrun.runs.units import Unit
 from agentrun.store.folder.store import REDO_LIMIT_BYTES, FolderStore
-from agentrun.store.port import Entry
 from benchmarks import work
 from benchmarks.contenders.limits import Replaced
 
@@ -55,22 +57,41 @@ async def run_slots(width: int, commit: Commit) -> None:
 
 async def own(width: int) -> None:
     store = FolderStore(Path(".agentrun/skeleton").absolute())
-    store.lock()
+    lease = store.lock()
     store.load()
-    checkpoint = Checkpoint(job="skeleton", run_id="skeleton", context={"launches": 1, "date": ""})
-
-    def snapshot(units: Sequence[Unit]) -> Checkpoint:
-        checkpoint.seq += 1
-        return checkpoint
-
-    committer = Committer(store, snapshot=snapshot, landed=lambda units, refs: None)
+    nothing: Any = NoRun()
+    checkpointing = Checkpointing(store, nothing, Progress(), has_thread=True)
+    checkpointing.slots = nothing
 
     async def commit(row: int, key: str, output: bytes) -> None:
-        await committer.commit(Unit(row, row % width, Entry({"kind": "done", "key": key}, output)))
+        record = Record(kind="done", key=key, gen=0, index=row, hash="", agent="", launch=1, output=Raw(output))
+        await checkpointing.commit(Unit(row, row % width, record))
 
     await run_slots(width, commit)
-    committer.close()
-    store.release()
+    checkpointing.close()
+    lease.release()
+
+
+class NoRun:
+    """What the group commit asks of a run and of its slots, without either."""
+
+    in_flight: dict[int, object] = {}
+
+    def __init__(self) -> None:
+        self.checkpoint = Checkpoint(job="skeleton", run_id="skeleton", context=RunContext(launches=1, date=""))
+
+    def settle(self, units: Sequence[Unit]) -> None: ...
+
+    def advance(self, units: Sequence[Unit]) -> None: ...
+
+    def landed(self, units: Sequence[Unit], refs: Sequence[int]) -> None: ...
+
+    def start(self, units: Sequence[Unit]) -> int:
+        return len(units)
+
+    def next_checkpoint(self, in_flight: object) -> Checkpoint:
+        self.checkpoint.seq += 1
+        return self.checkpoint
 
 
 # ---- the least that a group commit can be

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from agentrun.agents.failure import Failure
+from agentrun.agents.messages import Answer
 from agentrun.checkpoint.record import (
     Edited,
-    GivenAnswer,
     PublishedFile,
     Question,
     Record,
@@ -79,7 +79,7 @@ def test_what_is_not_said_takes_no_room() -> None:
     [
         make_record(seq=7, output={"z": 1}, **EVERYTHING),
         make_record("w", "waiting", seq=7, question=Question(n=2, text="Send?", details={"draft": "x"}, at="2026")),
-        make_record("w", "answer", seq=7, question=2, asked="Send?", answer=GivenAnswer(yes=True, details={"a": 1})),
+        make_record("w", "answer", seq=7, question=2, asked="Send?", answer=Answer(yes=True, details={"a": 1})),
         make_record("s", "step", seq=7, name="search", n=1, no=3, output=None),
         make_record("é\u2028~2", "redo", seq=7, gen=4),
     ],

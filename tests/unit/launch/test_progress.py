@@ -71,7 +71,7 @@ def test_progress_reaches_the_watchers_and_is_cleared_after_each_attempt(world: 
         return await answer(attempt, channel)
 
     world.items("x", "y")
-    assert world.go(script)["exit_code"] == 0
+    assert world.go(script).exit_code == 0
     found = [event for event in world.events if isinstance(event, Progressed)]
     assert found == [
         Progressed("x", "reading x"),

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
+from agentrun.agents.messages import Answer
 from agentrun.checkpoint.message import (
     AnswerMessage,
     AnyMessage,
@@ -18,7 +19,6 @@ from agentrun.checkpoint.message import (
     SkipMessage,
     encode_message,
 )
-from agentrun.checkpoint.record import GivenAnswer
 from agentrun.errors import ItemsError, UsageError
 from agentrun.people import desk
 from agentrun.people.desk import ReplyTo, Selection
@@ -86,7 +86,7 @@ def test_questions_can_be_asked_of_a_listing_that_is_open_already(made: Made) ->
 
 
 def test_an_answer_names_the_question_of_its_item(made: Made) -> None:
-    made.commit(made.record("b", "answer", question=1, answer=GivenAnswer(yes=True)))
+    made.commit(made.record("b", "answer", question=1, answer=Answer(yes=True)))
     made.commit(made.waiting("a"), made.waiting("b", n=2, draft="x", cc="y"))
     posting = desk.answer(made.known, named("b"), yes=False, text="too long", details={"draft": "z"}, by="ada")
     assert keys(posting.items) == ["b"] and posting.is_unfinished and posting.already_answered == 0

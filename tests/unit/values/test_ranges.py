@@ -49,8 +49,8 @@ def test_touching_a_range_makes_it_new() -> None:
 
 def test_ranges_meet() -> None:
     ranges = Ranges()
-    ranges.add_range(0, 3)
-    ranges.add_range(5, 9)
+    ranges.add(0, 3)
+    ranges.add(5, 9)
     ranges.add(4)
     assert list(ranges) == [[0, 9]]
     ranges.discard(5)

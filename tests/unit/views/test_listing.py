@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from agentrun.agents.failure import Failure
-from agentrun.checkpoint.record import Edited, GivenAnswer, PublishedFile
+from agentrun.agents.messages import Answer
+from agentrun.checkpoint.record import Edited, PublishedFile
 from agentrun.money.usage import Usage
 from agentrun.views.item import ItemView
 from agentrun.views.listing import Listing, open_listing
 from unit.made import STORES, Made, StoreKind
 
-YES = GivenAnswer(yes=True, by="Eve")
+YES = Answer(yes=True, by="Eve")
 
 
 @pytest.fixture(params=STORES)
