@@ -1,4 +1,4 @@
-"""Checkpoints, records and disks for the tests of stores."""
+"""Disks and files for the tests of the folder store."""
 
 from __future__ import annotations
 
@@ -10,69 +10,14 @@ from typing import Any
 
 import orjson
 
-from agentrun.checkpoint.checkpoint import Checkpoint
-from agentrun.store.port import Entry, Store
 from agentrun.system.disk import Disk
 
-RUN = "20260504T220311-0a2f19f3a1c"
+
+def temporaries(folder: Path) -> list[str]:
+    return [name for name in os.listdir(folder) if name.endswith(".tmp")]
 
 
-def checkpoint(seq: int, *, run_id: str = RUN, **more: Any) -> Checkpoint:
-    context = {"launches": 1, "date": "2026-05-04", **more.pop("context", {})}
-    return Checkpoint(job="triage", run_id=run_id, seq=seq, context=context, started_at="2026-05-04", **more)
-
-
-def entry(key: str, output: Any = "x" * 40, **more: Any) -> Entry:
-    fields = {
-        "kind": "done",
-        "key": key,
-        "gen": 0,
-        "index": 0,
-        "hash": "0" * 16,
-        "agent": "v1",
-        "launch": 1,
-        "at": 1.5,
-        "seconds": 0.25,
-        **more,
-    }
-    return Entry(fields, orjson.dumps(output))
-
-
-def summary(run_id: str = RUN, **more: Any) -> dict[str, Any]:
-    return {"run_id": run_id, "job": "triage", "status": "finished", **more}
-
-
-def message(kind: str, key: str, **more: Any) -> dict[str, Any]:
-    of_kind: dict[str, dict[str, Any]] = {
-        "answer": {"question": 1, "answer": {"yes": True, "text": "", "details": {}}},
-        "redo": {"keep_before": None, "now": False},
-        "edit": {"seq": 1} if "carry" in more else {"seq": 1, "output": "better"},
-        "skip": {"reason": "a duplicate"},
-    }
-    common = {
-        "version": 1,
-        "id": "0" * 16,
-        "kind": kind,
-        "run_id": RUN,
-        "key": key,
-        "gen": 0,
-        "by": "ada",
-        "at": "2026",
-    }
-    return {**common, **of_kind[kind], **more}
-
-
-def keys(store: Store) -> list[str]:
-    return [record["key"] for _, record in store.scan()]
-
-
-def began(store: Store) -> Store:
-    store.lock(wait_seconds=0)
-    store.load()
-    return store
-
-
-def edit(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+def edit_state(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     path = folder / "state.json"
     state = orjson.loads(path.read_bytes())
     change(state)
@@ -109,10 +54,6 @@ class FaultyDisk(Disk):
         # A short write is continued.
         return super().write_some(fd, data[: max(1, len(data) // 2)], offset)
 
-    def truncate(self, fd: int, length: int) -> None:
-        self._step("truncate")
-        super().truncate(fd, length)
-
     def fsync(self, fd: int) -> None:
         self._step("fsync")
         super().fsync(fd)
@@ -120,10 +61,6 @@ class FaultyDisk(Disk):
     def replace(self, source: str, target: str) -> None:
         self._step("replace")
         super().replace(source, target)
-
-    def link(self, source: str, target: str) -> None:
-        self._step("link")
-        super().link(source, target)
 
     def unlink(self, path: str) -> None:
         self._step("unlink")

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import orjson
 import pytest
+from msgspec import Raw
 
+from agentrun.checkpoint.checkpoint import Running
 from agentrun.errors import CheckpointError, DiskError, UsageError
+from agentrun.store.folder.lock import FolderLease
 from agentrun.store.folder.store import FolderStore
-from agentrun.store.port import Entry
-from contract.bench import checkpoint, entry, keys, summary
+from agentrun.testing.examples import checkpoint, keys, record, summary
 
 
 def test_state_json_has_the_fields_of_the_design_in_their_order(
@@ -21,7 +23,7 @@ def test_state_json_has_the_fields_of_the_design_in_their_order(
 ) -> None:
     store = open_folder()
     store.commit(
-        checkpoint(1, total=3, done=[[0, 0]], running=[{"index": 1, "key": "b"}]), [entry("a", {"é": "\u2028"})]
+        checkpoint(1, total=3, done=[[0, 0]], running=[Running(index=1, key="b")]), [record("a", {"é": "\u2028"})]
     )
     text = (folder / "state.json").read_bytes()
     state = orjson.loads(text)
@@ -35,7 +37,7 @@ def test_state_json_has_the_fields_of_the_design_in_their_order(
     assert [line.split(b'"')[1] for line in text.split(b"\n")[1:-2] if line.startswith(b'"')] == [
         name.encode() for name in state
     ]
-    store.commit(checkpoint(2), flush=True)
+    open_folder(redo_limit_bytes=0).commit(checkpoint(2))
     line = b"".join(line for line in text.split(b"\n") if line.startswith(b'{"crc"'))
     assert (folder / "journal-1.jsonl").read_bytes() == line + b"\n"
 
@@ -45,7 +47,7 @@ def test_outputs_move_to_the_journal_only_when_they_pass_the_limit(
 ) -> None:
     store = open_folder(redo_limit_bytes=1000)
     for seq in range(1, 60):
-        store.commit(checkpoint(seq), [entry(f"k{seq}")])
+        store.commit(checkpoint(seq), [record(f"k{seq}")])
         state = orjson.loads((folder / "state.json").read_bytes())
         size = sum(len(orjson.dumps(record)) + 1 for record in state["outputs"])
         assert size <= 1000
@@ -58,9 +60,9 @@ def test_outputs_move_to_the_journal_only_when_they_pass_the_limit(
 def test_an_output_need_not_be_in_the_form_that_we_would_write(open_folder: Callable[..., FolderStore]) -> None:
     store = open_folder()
     odd = b'{ "a" : 1.50,\n "b": [1e2, "\\u00e9"] }'
-    store.commit(checkpoint(1), [Entry(entry("a").fields, odd), Entry(entry("b").fields, b'{"a" : 1.0e2}')])
+    store.commit(checkpoint(1), [record("a", Raw(odd)), record("b", Raw(b'{"a" : 1.0e2}'))])
     store = open_folder()
-    assert [r["output"] for _, r in store.scan()] == [{"a": 1.5, "b": [100.0, "é"]}, {"a": 100.0}]
+    assert [r.value for _, r in store.scan()] == [{"a": 1.5, "b": [100.0, "é"]}, {"a": 100.0}]
 
 
 def test_modes_are_for_the_owner_alone_and_git_ignores_all(
@@ -69,10 +71,10 @@ def test_modes_are_for_the_owner_alone_and_git_ignores_all(
     before = os.umask(0)
     try:
         store = open_folder(redo_limit_bytes=1)
-        store.commit(checkpoint(1), [entry("a")])
+        store.commit(checkpoint(1), [record("a")])
         store.keep("job.json", [b"{}"])
         store.note({"event": "launch"})
-        store.commit(checkpoint(2), [entry("b")])
+        store.commit(checkpoint(2), [record("b")])
         store.finish(summary())
     finally:
         os.umask(before)
@@ -93,18 +95,18 @@ def test_a_folder_that_others_can_write_is_refused(folder: Path, where: str) -> 
 
 @pytest.mark.parametrize("name", ["", "lock", "state.json", "journal-1.jsonl", "runs"])
 def test_a_planted_link_is_refused_and_what_it_leads_to_is_left_alone(
-    tmp_path: Path, folder: Path, open_folder: Callable[..., FolderStore], name: str
+    tmp_path: Path, folder: Path, open_folder: Callable[..., FolderStore], leases: list[FolderLease], name: str
 ) -> None:
     target = tmp_path / "target"
     if name:
         store = open_folder(redo_limit_bytes=1)
-        store.commit(checkpoint(1), [entry("a")])
+        store.commit(checkpoint(1), [record("a")])
+        leases[-1].release()
         if (folder / name).is_file():
             (folder / name).rename(target)
         else:
             target.mkdir()
         (folder / name).symlink_to(target)
-        store.release()
     else:
         target.mkdir(mode=0o700)
         folder.parent.mkdir(mode=0o700)

@@ -1,292 +1,270 @@
-"""The file state.json: the one before is written over, and nobody who has it sees that."""
+"""The file state.json: a new one at each commit, and no file that was once state.json is written to again."""
 
 from __future__ import annotations
 
-import errno
 import os
-import signal
-import subprocess
-import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import orjson
 import pytest
 
-from agentrun.errors import DiskError
+from agentrun.errors import CheckpointError, DiskError
+from agentrun.store.folder.lock import FolderLease
 from agentrun.store.folder.store import FolderStore
-from agentrun.system.disk import Disk, is_local
-from contract.bench import FaultyDisk, checkpoint, entry, keys
-from needs import require
-from waiting import eventually
+from agentrun.system.disk import Disk
+from agentrun.testing.examples import checkpoint, keys, record, summary
+from contract.bench import FaultyDisk, temporaries
+
+Open = Callable[..., FolderStore]
 
 
-def has_leases() -> bool:
-    """Here, that is where temporary files are."""
-    with tempfile.NamedTemporaryFile() as file:
-        try:
-            Disk().lease(file.fileno())
-        except OSError:
-            return False
-    return is_local(tempfile.gettempdir())
-
-
-needs_leases = pytest.mark.usefixtures("leases")
-
-
-@pytest.fixture
-def leases() -> None:
-    require(
-        has_leases(), "this file system has no leases", remedy="set TMPDIR to a folder on a local Linux file system"
-    )
-
-
-class Counting(Disk):
-    """How many files are made, and cut."""
+class Watching(Disk):
+    """Which files were opened to be written, under which name and how."""
 
     def __init__(self) -> None:
-        self.made = self.cut = 0
+        self.made: list[tuple[str, int]] = []
 
     def open(self, path: str, flags: int, mode: int = 0o600) -> int:
-        self.made += path.endswith(".tmp") and bool(flags & os.O_CREAT)
-        return super().open(path, flags, mode)
-
-    def truncate(self, fd: int, length: int) -> None:
-        self.cut += 1
-        super().truncate(fd, length)
-
-
-def temporaries(folder: Path) -> list[str]:
-    return [name for name in os.listdir(folder) if name.endswith(".tmp")]
+        fd = super().open(path, flags, mode)
+        if flags & (os.O_WRONLY | os.O_RDWR):
+            self.made.append((Path(path).name, flags))
+        return fd
 
 
 def commit(store: FolderStore, first: int, last: int) -> None:
     for seq in range(first, last + 1):
-        store.commit(checkpoint(seq), [entry(f"{seq}")])
+        store.commit(checkpoint(seq), [record(f"{seq}")])
 
 
 def seq_in(text: bytes) -> int:
     return int(orjson.loads(text)["seq"])
 
 
-@needs_leases
-def test_two_files_take_turns_and_no_third_is_made(folder: Path, open_folder: Callable[..., FolderStore]) -> None:
-    disk = Counting()
+def test_each_commit_makes_a_new_file_with_a_name_that_nobody_can_foresee(folder: Path, open_folder: Open) -> None:
+    disk = Watching()
     store = open_folder(disk=disk, redo_limit_bytes=2000)
-    inodes = set()
-    made_before = disk.made
+    disk.made.clear()
     for seq in range(1, 41):
         commit(store, seq, seq)
-        inodes.add((folder / "state.json").stat().st_ino)
         assert seq_in((folder / "state.json").read_bytes()) == seq
-        assert len(temporaries(folder)) == (seq > 1)
-    assert len(inodes) == 2 and disk.made - made_before == 2
-    # It grows and shrinks with the redo part.
-    assert disk.cut > 2
-    assert keys(store) == [str(seq) for seq in range(1, 41)]
-    store.release()
-    assert not temporaries(folder)
-    assert keys(open_folder()) == [str(seq) for seq in range(1, 41)]
+        assert not temporaries(folder)
+    made = [(name, flags) for name, flags in disk.made if not name.startswith("journal-")]
+    assert len({name for name, _ in made}) == len(made) == 40
+    assert all(name.startswith(".state.json.") and flags & os.O_EXCL for name, flags in made)
+    assert keys(store) == [str(seq) for seq in range(1, 41)] == keys(open_folder())
 
 
-def test_who_has_the_old_one_open_keeps_reading_it(folder: Path, open_folder: Callable[..., FolderStore]) -> None:
-    store = open_folder()
-    commit(store, 1, 3)
+def test_who_has_an_old_one_open_keeps_reading_it_whole(folder: Path, open_folder: Open) -> None:
+    store = open_folder(redo_limit_bytes=1000)
     readers = {}
-    for seq in range(4, 12):
+    texts = {}
+    for seq in range(1, 12):
         commit(store, seq, seq)
-        if seq % 3:
-            readers[seq] = os.open(folder / "state.json", os.O_RDONLY)
-    for seq, fd in readers.items():
-        assert seq_in(os.read(fd, 1 << 20)) == seq
-        os.close(fd)
+        readers[seq] = os.open(folder / "state.json", os.O_RDONLY)
+        texts[seq] = (folder / "state.json").read_bytes()
     commit(store, 12, 20)
-    assert seq_in((folder / "state.json").read_bytes()) == 20
-    assert len(temporaries(folder)) <= 1
+    store.finish(summary())
+    for seq, fd in readers.items():
+        assert os.read(fd, 1 << 20) == texts[seq] and seq_in(texts[seq]) == seq
+        os.close(fd)
 
 
-def test_a_hard_link_to_it_stays_as_it_was(folder: Path, open_folder: Callable[..., FolderStore]) -> None:
-    store = open_folder()
-    commit(store, 1, 4)
-    os.link(folder / "state.json", folder.parent / "backup.json")
-    commit(store, 5, 9)
-    assert seq_in((folder.parent / "backup.json").read_bytes()) == 4
-    assert seq_in((folder / "state.json").read_bytes()) == 9
-
-
-def test_one_that_others_may_read_is_not_used_again(folder: Path, open_folder: Callable[..., FolderStore]) -> None:
-    store = open_folder()
-    commit(store, 1, 4)
-    os.chmod(folder / "state.json", 0o644)
-    for seq in range(5, 10):
-        commit(store, seq, seq)
-        assert (folder / "state.json").stat().st_mode & 0o777 == 0o600
-
-
-@pytest.mark.parametrize("by", ["unlinking it", "putting another file there"])
-def test_one_that_somebody_took_away_is_missed_by_nobody(
-    folder: Path, open_folder: Callable[..., FolderStore], by: str
-) -> None:
-    store = open_folder()
-    commit(store, 1, 4)
-    for name in temporaries(folder):
-        if by == "unlinking it":
-            (folder / name).unlink()
-        else:
-            # First made, and then put there: or it would be given the same inode.
-            (folder / "other").write_bytes(b"not a state")
-            (folder / "other").chmod(0o600)
-            (folder / "other").replace(folder / name)
-    commit(store, 5, 9)
-    assert seq_in((folder / "state.json").read_bytes()) == 9
-    assert len(temporaries(folder)) <= 1
-
-
-@needs_leases
-def test_who_opens_it_while_it_is_written_over_waits_and_reads_it_whole(
-    folder: Path, open_folder: Callable[..., FolderStore]
-) -> None:
-    """Somebody who looked state.json up when that was still its name, and opens it only now."""
-    told: list[int] = []
-    readers: list[subprocess.Popen[bytes]] = []
-
-    class Watched(Disk):
-        def write_some(self, fd: int, data: memoryview, offset: int | None) -> int:
-            if not folder_has_spare or readers:
-                return super().write_some(fd, data, offset)
-            written = super().write_some(fd, data[: len(data) // 2], offset)
-            readers.append(subprocess.Popen(["cat", *temporaries(folder)], cwd=folder, stdout=subprocess.PIPE))
-            eventually(lambda: told, "the reader waits", alive=readers[0])
-            return written
-
-    folder_has_spare = False
-    store = open_folder(disk=Watched())
-    commit(store, 1, 4)
-    folder_has_spare = True
-    # Who waits is announced by this signal, which is ignored by those who do not expect it.
-    before = signal.signal(signal.SIGURG, lambda number, frame: told.append(number))
-    try:
-        commit(store, 5, 5)
-    finally:
-        signal.signal(signal.SIGURG, before)
-    assert before == signal.SIG_DFL
-    assert seq_in(readers[0].communicate()[0]) == 5
-    commit(store, 6, 9)
-    assert seq_in((folder / "state.json").read_bytes()) == 9
-
-
-class Without(Disk):
-    """A system that does not know one of the calls."""
-
-    def __init__(self, call: str) -> None:
-        self.call = call
-        self.tried = 0
-
-    def _refuse(self, call: str) -> None:
-        if call == self.call:
-            self.tried += 1
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-
-    def link(self, source: str, target: str) -> None:
-        self._refuse("link")
-        super().link(source, target)
-
-    def lease(self, fd: int) -> None:
-        self._refuse("lease")
-        super().lease(fd)
-
-
-@needs_leases
-@pytest.mark.parametrize(("call", "times"), [("link", 1), ("lease", 3)])
-def test_where_there_is_no_such_call_each_is_a_new_file(
-    folder: Path, open_folder: Callable[..., FolderStore], call: str, times: int
-) -> None:
-    disk = Without(call)
-    store = open_folder(disk=disk)
-    commit(store, 1, 20)
-    assert disk.tried == times
-    assert seq_in((folder / "state.json").read_bytes()) == 20
-    assert not temporaries(folder)
-
-
-@needs_leases
-def test_one_that_the_system_took_back_meanwhile_is_not_put_in_its_place(
-    folder: Path, open_folder: Callable[..., FolderStore]
-) -> None:
-    """After some time it lets those in who wait, though the text is not whole."""
-
-    class Taken(Counting):
-        def unlease(self, fd: int) -> bool:
-            return super().unlease(fd) and super().unlease(fd)
-
-    disk = Taken()
-    store = open_folder(disk=disk)
-    made = disk.made
-    commit(store, 1, 12)
-    assert disk.made - made == 12
-    assert seq_in((folder / "state.json").read_bytes()) == 12
-
-
-@needs_leases
-def test_a_lease_does_not_outlive_the_commit_though_a_child_has_the_descriptor(
-    folder: Path, open_folder: Callable[..., FolderStore]
-) -> None:
-    children: list[int] = []
-
-    class Forking(Disk):
-        def lease(self, fd: int) -> None:
-            if not children:
-                children.append(os.fork())
-                if not children[0]:
-                    signal.pause()
-            super().lease(fd)
-
-    store = open_folder(disk=Forking())
+def test_who_reads_it_again_and_again_sees_one_state_each_time(folder: Path, open_folder: Open) -> None:
+    store = open_folder(redo_limit_bytes=1000)
     commit(store, 1, 1)
-    os.link(folder / "state.json", folder.parent / "backup.json")
+    is_over = threading.Event()
+    seen: list[int] = []
+    faults: list[str] = []
+
+    def read() -> None:
+        while not is_over.is_set():
+            try:
+                seen.append(seq_in((folder / "state.json").read_bytes()))
+            except (OSError, ValueError) as error:
+                faults.append(repr(error))
+
+    reader = threading.Thread(target=read)
+    reader.start()
     try:
-        commit(store, 2, 4)
-        assert children
-        # It does not wait, and would be refused.
-        with open(os.open(folder.parent / "backup.json", os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            assert seq_in(file.read()) == 1
+        commit(store, 2, 100)
     finally:
-        for child in children:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+        is_over.set()
+        reader.join()
+    assert not faults and seen == sorted(seen)
 
 
-@pytest.mark.usefixtures("proc")
-@pytest.mark.parametrize("flush", [False, True])
-@pytest.mark.parametrize("operation", ["open", "write", "truncate", "fsync", "replace", "link", "unlink"])
-def test_a_failure_while_one_is_written_over_leaves_the_state_and_nothing_else(
-    folder: Path, open_folder: Callable[..., FolderStore], operation: str, flush: bool
+def test_a_hard_linked_backup_never_changes(folder: Path, tmp_path: Path, open_folder: Open) -> None:
+    """`cp -al` of the folder, between two launches and while one is at work; then resumed, compacted and finished."""
+    store = open_folder(redo_limit_bytes=1000)
+    commit(store, 1, 9)
+
+    def back_up(name: str) -> dict[Path, bytes]:
+        (tmp_path / name).mkdir()
+        for path in folder.iterdir():
+            if path.is_file() and path.name != "lock":
+                os.link(path, tmp_path / name / path.name)
+        return {path: path.read_bytes() for path in (tmp_path / name).iterdir()}
+
+    kept = back_up("first")
+    assert {path.name for path in kept} == {"state.json", "journal-1.jsonl"}
+    store = open_folder(redo_limit_bytes=1000)
+    commit(store, 10, 30)
+    kept |= back_up("second")
+    store = open_folder(redo_limit_bytes=1000)
+    assert keys(store) == [str(seq) for seq in range(1, 31)]
+    commit(store, 31, 33)
+    refs = [ref for ref, _ in store.scan()]
+    # A stray of a launch that died in compaction, and part of a backup.
+    (folder / "journal-2.jsonl").write_bytes(b"stray")
+    os.link(folder / "journal-2.jsonl", tmp_path / "stray")
+    store.compact(checkpoint(34), refs[::2])
+    kept |= back_up("third")
+    store = open_folder(redo_limit_bytes=1000)
+    commit(store, 35, 36)
+    store.finish(summary())
+    assert {path: path.read_bytes() for path in kept} == kept
+    assert (tmp_path / "stray").read_bytes() == b"stray"
+    assert store.reopen(summary().run_id) is not None
+    assert keys(store) == [*(str(seq) for seq in range(1, 34, 2)), "35", "36"]
+
+
+def test_each_new_one_is_for_the_owner_alone(folder: Path, open_folder: Open) -> None:
+    store = open_folder()
+    before = os.umask(0)
+    try:
+        for seq in range(1, 4):
+            commit(store, seq, seq)
+            assert (folder / "state.json").stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)
+
+
+def replace_by_rename(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes())
+    other.replace(path)
+
+
+def rewrite_in_place(path: Path) -> None:
+    stat, text = path.stat(), path.read_bytes()
+    path.write_bytes(text + b" ")
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def touch(path: Path) -> None:
+    stat = path.stat()
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
+
+
+def use_its_inode_again(path: Path) -> None:
+    """Some file systems give a new file the number of the one just unlinked."""
+    text = path.read_bytes()
+    path.unlink()
+    path.write_bytes(text)
+
+
+@pytest.mark.parametrize("other", [replace_by_rename, rewrite_in_place, touch, use_its_inode_again, Path.unlink])
+@pytest.mark.parametrize("commits", [1, 2, 3])
+def test_one_that_another_program_touched_is_neither_replaced_nor_unlinked(
+    folder: Path, open_folder: Open, other: Callable[[Path], None], commits: int
+) -> None:
+    store = open_folder()
+    commit(store, 1, commits)
+    path = folder / "state.json"
+    other(path)
+    theirs = path.read_bytes() if path.exists() else None
+    for act in (
+        lambda: store.commit(checkpoint(commits + 1), [record("x")]),
+        lambda: store.compact(checkpoint(commits + 1), []),
+        lambda: store.finish(summary()),
+    ):
+        with pytest.raises(CheckpointError, match="replaced by another program"):
+            act()
+    assert (path.read_bytes() if path.exists() else None) == theirs
+    assert not temporaries(folder) and not (folder / "runs").exists()
+
+
+def test_one_that_appeared_where_there_was_none_is_not_replaced(folder: Path, open_folder: Open) -> None:
+    store = open_folder()
+    (folder / "state.json").write_bytes(b"theirs")
+    with pytest.raises(CheckpointError, match="replaced by another program"):
+        store.commit(checkpoint(1))
+    assert (folder / "state.json").read_bytes() == b"theirs"
+
+
+@pytest.mark.parametrize("target", ["whole", "missing"])
+def test_a_link_in_its_place_is_never_followed(folder: Path, tmp_path: Path, open_folder: Open, target: str) -> None:
+    store = open_folder()
+    commit(store, 1, 1)
+    path, elsewhere = folder / "state.json", tmp_path / "elsewhere"
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+    text = elsewhere.read_bytes()
+    if target == "missing":
+        elsewhere.unlink()
+    for read in (FolderStore(folder).load, FolderStore(folder).reader):
+        with pytest.raises((CheckpointError, DiskError), match="link"):
+            read()
+    with pytest.raises(CheckpointError):
+        store.commit(checkpoint(2), [record("b")])
+    store = open_folder(load=False)
+    store.set_aside()
+    assert not os.path.lexists(path)
+    assert (elsewhere.read_bytes() if elsewhere.exists() else text) == text
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs /proc to count descriptors")
+@pytest.mark.parametrize("redo_limit_bytes", [0, 16 * 1024])
+@pytest.mark.parametrize("operation", ["open", "write", "fsync", "replace", "unlink"])
+def test_a_failure_leaves_a_whole_state_no_temporary_and_no_descriptor(
+    folder: Path, open_folder: Open, leases: list[FolderLease], operation: str, redo_limit_bytes: int
 ) -> None:
     seq = 0
     for after in range(4):
         disk = FaultyDisk(operation)
         descriptors = len(os.listdir("/proc/self/fd"))
-        store = open_folder(disk=disk)
+        store = open_folder(disk=disk, redo_limit_bytes=redo_limit_bytes)
         for _ in range(4):
             seq += 1
-            store.commit(checkpoint(seq), [entry(f"{seq}")])
+            store.commit(checkpoint(seq), [record(f"{seq}")])
         before = keys(store)
         disk.arm(after)
         try:
-            store.commit(checkpoint(seq + 1), [entry(f"{seq + 1}")], flush=flush)
+            store.commit(checkpoint(seq + 1), [record(f"{seq + 1}")])
         except DiskError:
-            assert operation not in ("link", "unlink")
+            assert operation != "unlink"
         disk.operation = ""
-        store.release()
+        leases[-1].release()
         assert not temporaries(folder)
         assert len(os.listdir("/proc/self/fd")) == descriptors
         store = open_folder()
         found = keys(store)
-        store.release()
+        leases[-1].release()
         assert found in (before, [*before, f"{seq + 1}"])
         seq = len(found)
 
 
-@pytest.mark.usefixtures("proc")
-def test_a_file_system_that_is_not_known_to_be_local_is_not() -> None:
-    assert not is_local("/proc")
+@pytest.mark.parametrize("operation", ["write", "fsync", "replace"])
+def test_after_a_commit_that_failed_the_run_is_not_finished_either(
+    folder: Path, open_folder: Open, operation: str
+) -> None:
+    """The fsync of the journal that finish needs could report success for pages that the kernel has dropped."""
+    disk = FaultyDisk(operation)
+    store = open_folder(disk=disk, redo_limit_bytes=0)
+    commit(store, 1, 2)
+    disk.arm(0)
+    with pytest.raises(DiskError):
+        commit(store, 3, 3)
+    disk.operation = ""
+    for act in (
+        lambda: store.finish(summary()),
+        lambda: store.keep("job.json", [b"{}"]),
+        lambda: store.set_aside(),
+        lambda: store.compact(checkpoint(3), []),
+    ):
+        with pytest.raises(DiskError, match="an earlier write failed"):
+            act()
+    assert disk.fsyncs_after == 0 and not (folder / "runs").exists() and not (folder / "job.json").exists()
+    assert keys(open_folder())[:2] == ["1", "2"]

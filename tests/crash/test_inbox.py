@@ -12,8 +12,9 @@ import pytest
 
 from agentrun.errors import DiskError
 from agentrun.store.folder.store import FolderStore
+from agentrun.store.port import Lease
 from agentrun.system.disk import Disk
-from contract.bench import RUN, checkpoint, entry, keys, message, summary
+from agentrun.testing.examples import RUN, checkpoint, keys, record, skip, summary
 from crash.disks import CALLS, Call, FaultyDisk, RecordingDisk
 from crash.inspection import moments
 from crash.model import Model, Rename, State, SyncFolder, fingerprint
@@ -26,23 +27,34 @@ NAMES = "abcd"
 def base() -> Iterator[Path]:
     with scratch() as path:
         yield path
+        release()
+
+
+_leases: list[Lease] = []
 
 
 def open_store(base: Path, disk: Disk | None = None) -> FolderStore:
     store = FolderStore(base / "state" / "job", disk=disk, redo_limit_bytes=300)
-    store.lock(wait_seconds=0)
+    _leases.append(store.lock(wait_seconds=0))
     store.load()
     return store
 
 
-def record(base: Path, before: Callable[[Path], None], act: Callable[[FolderStore], None]) -> tuple[Model, list[State]]:
+def release() -> None:
+    while _leases:
+        _leases.pop().release()
+
+
+def states_of(
+    base: Path, before: Callable[[Path], None], act: Callable[[FolderStore], None]
+) -> tuple[Model, list[State]]:
     """The certain state before `act`, and every state that a kill or a power cut in it may leave."""
     before(base)
     disk = RecordingDisk(base, Model.of(read_tree(base)))
     start = disk.model.copy()
     store = open_store(base, disk)
     act(store)
-    store.release()
+    release()
     found: dict[int, State] = {}
     for model in moments(disk.log, start, only_new=False):
         for state in [model.after_kill(), *model.after_power_cut(brief=True)]:
@@ -69,23 +81,22 @@ def put_tree(base: Path, state: State) -> None:
 
 def begun(base: Path) -> None:
     store = open_store(base)
-    store.commit(checkpoint(1), [entry("a")])
-    store.release()
+    store.commit(checkpoint(1), [record("a")])
+    release()
 
 
 def ended(base: Path) -> None:
     store = open_store(base)
     for seq, name in enumerate(NAMES, 1):
-        store.commit(checkpoint(seq), [entry(name)])
-    store.commit(checkpoint(len(NAMES) + 1), flush=True)
+        store.commit(checkpoint(seq), [record(name)])
     store.finish(summary())
     store.prune()
-    store.release()
+    release()
 
 
 def test_a_power_cut_leaves_whole_messages_and_none_once_they_are_posted_is_lost(base: Path) -> None:
-    messages = [message("skip", key) for key in "xyz"]
-    model, states = record(base, begun, lambda store: store.post(messages))
+    messages = [skip(key) for key in "xyz"]
+    model, states = states_of(base, begun, lambda store: store.post(messages))
     counts = set()
     for state in states:
         put_tree(base, state)
@@ -94,7 +105,7 @@ def test_a_power_cut_leaves_whole_messages_and_none_once_they_are_posted_is_lost
         assert all(one.message in messages for one in found), [one.problem for one in found]
         assert keys(store) == ["a"]
         counts.add(len(found))
-        store.release()
+        release()
     assert counts == {0, 1, 2, 3} and len(states) > 10
     for state in model.after_power_cut():
         put_tree(base, state)
@@ -105,7 +116,7 @@ def test_a_message_gets_its_name_when_its_content_is_certain(base: Path) -> None
     begun(base)
     disk = RecordingDisk(base, Model.of(read_tree(base)))
     model = disk.model.copy()
-    FolderStore(base / "state" / "job", disk=disk).post([message("skip", "x"), message("skip", "y")])
+    FolderStore(base / "state" / "job", disk=disk).post([skip("x"), skip("y")])
     for operation in disk.log:
         if isinstance(operation, Rename):
             inode = model.visible[operation.source]
@@ -119,40 +130,40 @@ def reopen_and_begin(store: FolderStore) -> None:
     new = store.reopen(RUN)
     assert new is not None
     new.seq += 1
-    store.commit(new, [entry("a", "again", gen=1)])
+    store.commit(new, [record("a", "again", gen=1)])
     new.seq += 1
-    store.commit(new, [entry("b", "again", gen=1)])
+    store.commit(new, [record("b", "again", gen=1)])
 
 
 def test_a_power_cut_while_a_run_is_reopened_leaves_the_old_one_or_the_new_one(base: Path) -> None:
-    _, states = record(base, ended, reopen_and_begin)
+    _, states = states_of(base, ended, reopen_and_begin)
     found = set()
     for state in states:
         put_tree(base, state)
         store = open_store(base)
         loaded = store.load().checkpoint
         if loaded is None:
-            assert [one["run_id"] for one in store.summaries()] == [RUN]
+            assert [one.run_id for one in store.summaries()] == [RUN]
             new = store.reopen(RUN)
             assert new is not None and keys(store) == list(NAMES)
             new.seq += 1
             store.commit(new)
         else:
-            assert loaded.context["from_run"] == RUN
+            assert loaded.context.from_run == RUN
             loaded.seq += 1
             store.commit(loaded)
         found.add("".join(keys(store)))
         store.prune()
         left = [name for name in os.listdir(store.folder) if name.startswith("journal-")]
         assert len(left) <= 1
-        store.release()
+        release()
     assert found == {"abcd", "abcda", "abcdab"} and len(states) > 10
 
 
 @pytest.mark.parametrize("call", [call for call in CALLS if call not in ("truncate", "link", "unlink")])
 def test_a_post_that_fails_breaks_nothing_and_leaves_whole_messages_only(base: Path, call: Call) -> None:
     begun(base)
-    messages = [message("skip", key) for key in "xy"]
+    messages = [skip(key) for key in "xy"]
 
     def fail() -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -170,7 +181,7 @@ def test_a_post_that_fails_breaks_nothing_and_leaves_whole_messages_only(base: P
             faults += 1
         else:
             assert disk.failed_at is None
-            runner.release()
+            release()
             break
         assert all(one.message in messages for one in runner.inbox())
         assert not list((base / "state" / "job").glob("inbox/.*.tmp"))
@@ -179,7 +190,7 @@ def test_a_post_that_fails_breaks_nothing_and_leaves_whole_messages_only(base: P
         assert loaded is not None
         loaded.seq += 1
         runner.commit(loaded)
-        runner.release()
+        release()
     assert faults
 
 
@@ -199,8 +210,8 @@ def test_a_post_of_the_runner_itself_that_fails_does_not_stop_its_commits(base: 
     store = open_store(base, Full())
     armed.append(True)
     with pytest.raises(DiskError, match="the disk is full"):
-        store.post([message("skip", "x")])
+        store.post([skip("x")])
     armed.clear()
-    store.commit(checkpoint(2), [entry("b")])
+    store.commit(checkpoint(2), [record("b")])
     assert keys(store) == ["a", "b"] and store.inbox() == []
-    store.release()
+    release()

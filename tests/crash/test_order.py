@@ -12,9 +12,9 @@ import pytest
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.messages import Carry
-from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.errors import BusyError, CheckpointError, DiskError
 from agentrun.events import Began, Event
+from agentrun.testing.examples import checkpoint
 from crash.disks import FaultyDisk, RecordingDisk
 from crash.inspection import BEFORE
 from crash.model import Model, Operation, Rename, Told, Unlink
@@ -107,7 +107,7 @@ def test_every_checkpoint_says_what_the_records_say(workload: Workload) -> None:
         state = read_state(workload)
         store = workload.store()
         store.load()
-        done = {record["index"] for _, record in store.scan() if record["kind"] == "done"}
+        done = {record.index for _, record in store.scan() if record.kind == "done"}
         unsettled = [n for n in range(ITEMS) if n not in done]
         assert state["last_completed"] == (unsettled[0] if unsettled else ITEMS) - 1
         assert state["counts"]["done"] == len(done)
@@ -144,7 +144,7 @@ def test_a_carry_is_committed_with_the_item_that_changed_it(workload: Workload) 
             workload.launch(agent, job=job, disk=FaultyDisk("fsync", n, fail))
         state = read_state(workload)
         assert state["context"]["carry"] == list(range(state["last_completed"] + 1))
-    assert workload.launch(agent, job=job)["exit_code"] == 0
+    assert workload.launch(agent, job=job).exit_code == 0
     assert workload.output.read_bytes() == expected
     # Of each launch that died, at most the item that was in flight is run again.
     assert len(agent.attempted) <= ITEMS + 2
@@ -152,17 +152,17 @@ def test_a_carry_is_committed_with_the_item_that_changed_it(workload: Workload) 
 
 def test_the_lock_stays_where_it_is_and_held_while_the_guardian_lives(workload: Workload) -> None:
     first, second = workload.store(), workload.store()
-    first.lock(wait_seconds=0.0)
+    lease = first.lock(wait_seconds=0.0)
     inode = (workload.folder / "lock").stat().st_ino
-    assert first.lock_fd is not None
-    guardian = os.dup(first.lock_fd)
-    first.release()
+    assert lease.fd is not None
+    guardian = os.dup(lease.fd)
+    lease.release()
     with pytest.raises(BusyError):
         second.lock(wait_seconds=0.0)
     os.close(guardian)
-    second.lock(wait_seconds=0.0)
+    lease = second.lock(wait_seconds=0.0)
     assert (workload.folder / "lock").stat().st_ino == inode
-    second.release()
+    lease.release()
 
 
 def test_a_commit_that_does_not_follow_the_stored_one_is_refused(workload: Workload) -> None:
@@ -171,18 +171,18 @@ def test_a_commit_that_does_not_follow_the_stored_one_is_refused(workload: Workl
     seq = read_state(workload)["seq"]
     for wrong in (seq, seq + 2, 1):
         store = workload.store()
-        store.lock(wait_seconds=0.0)
+        lease = store.lock(wait_seconds=0.0)
         store.load()
         with pytest.raises(CheckpointError):
-            store.commit(Checkpoint(job="job", run_id="another", seq=wrong))
-        store.release()
+            store.commit(checkpoint(wrong, run_id="another"))
+        lease.release()
         assert (workload.folder / "state.json").read_bytes() == before
 
 
 def test_a_state_that_another_program_replaced_is_not_written_over(workload: Workload) -> None:
     workload.launch(limit=3)
     store = workload.store()
-    store.lock(wait_seconds=0.0)
+    lease = store.lock(wait_seconds=0.0)
     loaded = store.load().checkpoint
     assert loaded is not None
     other = workload.folder / "other"
@@ -191,4 +191,4 @@ def test_a_state_that_another_program_replaced_is_not_written_over(workload: Wor
     loaded.seq += 1
     with pytest.raises(CheckpointError):
         store.commit(loaded)
-    store.release()
+    lease.release()

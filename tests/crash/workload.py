@@ -17,12 +17,14 @@ import orjson
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.failure import Failure
 from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.checkpoint.record import Record
+from agentrun.checkpoint.summary import Summary
 from agentrun.events import Watcher, ignore
 from agentrun.job.job import ItemsSpec, Job
 from agentrun.job.options import Options
 from agentrun.launch.launch import Launch
 from agentrun.store.folder.store import FolderStore
-from agentrun.store.port import Entry, Sync
+from agentrun.store.port import Sync
 from agentrun.system.disk import Disk
 from crash.model import Operation, Told
 
@@ -72,12 +74,12 @@ class TellingStore(FolderStore):
 
     tell: Teller = staticmethod(nobody)
 
-    def begin(self, checkpoint: Checkpoint, entries: Sequence[Entry] = (), *, flush: bool = False) -> Sync:
-        sync = super().begin(checkpoint, entries, flush=flush)
+    def begin(self, checkpoint: Checkpoint, records: Sequence[Record] = ()) -> Sync:
+        sync = super().begin(checkpoint, records)
 
         def sync_and_tell() -> list[int]:
             refs = sync()
-            self.tell(Told(frozenset(entry.fields["key"] for entry in entries if entry.fields["kind"] == "done")))
+            self.tell(Told(frozenset(record.key for record in records if record.kind == "done")))
             return refs
 
         return sync_and_tell
@@ -159,7 +161,7 @@ class Workload:
         watcher: Watcher = ignore,
         job: Job | None = None,
         **options: Any,
-    ) -> dict[str, Any]:
+    ) -> Summary:
         """One launch, from the lock to its summary."""
         launch = Launch(
             job or self.job(),

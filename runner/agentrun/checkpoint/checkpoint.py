@@ -5,7 +5,6 @@ One field a line, so that a person can read it; `check` comes last, a hash of ev
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Annotated, Any
@@ -14,7 +13,7 @@ import msgspec
 import orjson
 from msgspec import Meta, Raw, Struct
 
-from agentrun.checkpoint.record import Count, RecordError, check_record, seal_record
+from agentrun.checkpoint.record import Count, RecordError, check_record, in_words, seal_record
 from agentrun.errors import CheckpointError
 from agentrun.money.budget import Totals
 
@@ -160,20 +159,14 @@ def _build(text: bytes, values: Mapping[str, Any], *, is_intact: bool) -> Checkp
     try:
         checkpoint = _decode(text)
     except msgspec.ValidationError as error:
-        raise ValueError(_in_words(error)) from None
-    for first, last in (*checkpoint.done, *checkpoint.failed, *checkpoint.waiting):
-        if first > last:
-            raise ValueError(f"a range is [{first}, {last}]; the first position comes first")
+        raise ValueError(in_words(error)) from None
+    for name in ("done", "failed", "waiting"):
+        for first, last in getattr(checkpoint, name):
+            if first > last:
+                raise ValueError(f"{name} has the range [{first}, {last}]; the first position comes first")
     if not is_intact:
         checkpoint.outputs = [Raw(seal_record(record)) for record in values["outputs"]]
     for number, line in enumerate(checkpoint.outputs):
         if not check_record(bytes(line)):
             raise RecordError(f"record {number} in outputs has a wrong checksum")
     return checkpoint
-
-
-def _in_words(error: msgspec.ValidationError) -> str:
-    """`Expected ...  - at $.a.b` with the place first."""
-    what, _, path = str(error).partition(" - at ")
-    place = re.sub(r"^\$\.?", "", path.strip("`"))
-    return f"{place or 'the file'} is wrong: {what[:1].lower()}{what[1:]}"

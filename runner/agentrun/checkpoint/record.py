@@ -168,6 +168,14 @@ def highest_seq(lines: Iterable[bytes]) -> int:
     return max((decode_record(line).seq for line in lines), default=0)
 
 
+def in_words(error: ValidationError) -> str:
+    """`Expected ...  - at $.a.b` with the place first."""
+    what, _, path = str(error).partition(" - at ")
+    place = re.sub(r"^\$\.?", "", path.strip("`"))
+    what = f"{what[:1].lower()}{what[1:]}"
+    return f"{place} is wrong: {what}" if place else what
+
+
 def seal_record(values: Any) -> bytes:
     """A record edited by hand, checked and given a new checksum."""
     if not isinstance(values, dict):
@@ -177,7 +185,7 @@ def seal_record(values: Any) -> bytes:
     try:
         record = convert(raw, Record)
     except ValidationError as error:
-        raise RecordError(f"{error} in {named}; leave it as it was") from None
+        raise RecordError(f"{in_words(error)} in {named}; leave it as it was") from None
     if record.seq < 1:
         raise RecordError(f"seq is {record.seq} in {named}; leave it as it was")
     if not _HASH.fullmatch(record.hash):

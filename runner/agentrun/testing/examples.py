@@ -54,10 +54,10 @@ def full_checkpoint(seq: int) -> Checkpoint:
 
 
 def record(key: str, output: Any = "x" * 40, *, kind: Kind = "done", **more: Any) -> Record:
-    """A record of the item `key`; further fields by name."""
+    """A record of the item `key`, with a value or JSON text as its output; further fields by name."""
     values = {"gen": 0, "index": 0, "hash": "0" * 16, "agent": "v1", "launch": 1, "at": 1.5, "seconds": 0.25, **more}
     if kind in ("done", "step"):
-        values.setdefault("output", Raw(orjson.dumps(output)))
+        values["output"] = output if isinstance(output, Raw) else Raw(orjson.dumps(output))
     return Record(kind=kind, key=key, **values)
 
 
