@@ -295,9 +295,12 @@ class Catalogue(ABC):
             return {}
 
     def find(self, run_id: str) -> str | None:
-        """The name of the job that has a run of this id."""
+        """The name of the job that has a run of this id. One whose state cannot be read does not hide the others."""
         for name in self.names():
-            with self.store(name).reader() as reader:
-                if reader.run_id == run_id or any(one.run_id == run_id for one in reader.summaries):
-                    return name
+            try:
+                with self.store(name).reader() as reader:
+                    if reader.run_id == run_id or any(one.run_id == run_id for one in reader.summaries):
+                        return name
+            except AgentrunError:
+                continue
         return None
