@@ -9,10 +9,10 @@ import queue
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import orjson
+from msgspec import structs
 
 from agentrun.agents.attempt import Attempt, Outcome
 from agentrun.agents.context import idempotency_key
@@ -165,7 +165,7 @@ def timed_out(seconds: float | None) -> Outcome:
 
 
 def fail(message: str) -> Outcome:
-    return Outcome("failed", failure=replace(failure_from(Fail(message)), traceback=""))
+    return Outcome("failed", failure=structs.replace(failure_from(Fail(message)), traceback=""))
 
 
 def cannot_start(error: OSError, program: str) -> Outcome:

@@ -28,9 +28,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.context import idempotency_key
@@ -279,7 +280,7 @@ def _skipped(message: dict[str, Any]) -> Outcome:
 
 def _stop(message: dict[str, Any]) -> Outcome:
     failure = failure_from(Stop(str(message.get("reason", "")), resume_at=message.get("resume_at")))
-    return Outcome("failed", failure=replace(failure, traceback=""))
+    return Outcome("failed", failure=structs.replace(failure, traceback=""))
 
 
 _OUTCOMES: dict[str, Callable[[dict[str, Any]], Outcome]] = {
