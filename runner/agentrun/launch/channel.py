@@ -117,8 +117,9 @@ class Conversation:
         no = self.recall.keep(name, n, text.decode())
         if no is None:
             raise ValueError(f"step_put of {name!r} {n} does not follow a step_get of it")
-        seconds = message.get("seconds", 0.0)
-        seconds = round(float(seconds), 4) if isinstance(seconds, int | float) else 0.0
+        seconds = message.get("seconds")
+        # What a record cannot hold would be read as damage: JSON has no NaN and no infinity.
+        seconds = round(float(seconds), 4) if isinstance(seconds, int | float) and 0 <= seconds < 1e12 else 0.0
         record = self._host.run.record_of_step(self.work, name=name, n=n, no=no, seconds=seconds, output=text)
         await self._host.keep(self.work, record)
 
@@ -156,6 +157,7 @@ class Conversation:
 
 def _name(message: dict[str, Any]) -> str:
     name = message.get("name")
-    if not isinstance(name, str) or not name or len(name.encode("utf-8", "surrogatepass")) > NAME_LIMIT_BYTES:
-        raise ValueError(f"a step's name is {str(name)[:60]!r}; it is text, of 1 to {NAME_LIMIT_BYTES} bytes")
+    encoded = name.encode("utf-8", "replace") if isinstance(name, str) else b""
+    if not isinstance(name, str) or not 0 < len(encoded) <= NAME_LIMIT_BYTES or encoded.decode() != name:
+        raise ValueError(f"a step's name is {str(name)[:60]!r}; it is Unicode text, of 1 to {NAME_LIMIT_BYTES} bytes")
     return name
