@@ -19,7 +19,7 @@ from agentrun.events import Watcher, ignore
 from agentrun.job.fields import RUN
 from agentrun.job.options import Options
 from agentrun.launch.launch import Launch
-from agentrun.store.port import Store
+from agentrun.store.port import Catalogue, Store
 from agentrun.views.item import ItemView
 from agentrun.views.listing import read_items
 
@@ -122,6 +122,19 @@ async def arun(
     return await launching.run_cancellable()
 
 
+class _Only(Catalogue):
+    """A store that the caller brought: what is kept with the job's run is there, whatever the state folder has."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def names(self) -> list[str]:
+        return []
+
+    def store(self, name: str) -> Store:
+        return self._store
+
+
 class _Launching:
     """One call of `run` or `arun`."""
 
@@ -137,8 +150,8 @@ class _Launching:
         values: dict[str, Any],
     ) -> None:
         from agentrun.agents.agent import LoadedEnough, agent_from_function, load_agent, loading_in_worker
-        from agentrun.job.opening import agent_environment
-        from agentrun.views.finding import open_job, store_of
+        from agentrun.job.opening import agent_environment, open_job
+        from agentrun.views.finding import catalogue_at, store_of
 
         if loading_in_worker():
             # A script without `if __name__ == "__main__"`, imported for its agent: that is defined by now.
@@ -164,7 +177,14 @@ class _Launching:
         if "output" in flags:
             flags["output"] = os.fspath(flags["output"])
         self.options = Options(**{one: values[one] for one in _OPTIONS if one in values})
-        self.opened = open_job(None, flags=flags, state_dir=state_dir, fresh=self.options.fresh, label="agentrun.run()")
+        self.opened = open_job(
+            None,
+            open_place=catalogue_at if store is None else lambda root: _Only(store),
+            flags=flags,
+            state_dir=state_dir,
+            fresh=self.options.fresh,
+            label="agentrun.run()",
+        )
         self.job = self.opened.job
         self.environ = agent_environment(self.job, os.environ)
         os.environ.update(self.environ)

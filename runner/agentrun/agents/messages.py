@@ -133,8 +133,12 @@ def _is_number(value: object) -> bool:
 
 
 def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not name or len(name.encode("utf-8", "surrogatepass")) > NAME_LIMIT_BYTES:
-        raise ValueError(f"a step's name is {str(name)[:60]!r}; it must be text of 1 to {NAME_LIMIT_BYTES} bytes")
+    # A record cannot hold a lone surrogate.
+    encoded = name.encode("utf-8", "replace") if isinstance(name, str) else b""
+    if not 0 < len(encoded) <= NAME_LIMIT_BYTES or encoded.decode() != name:
+        raise ValueError(
+            f"a step's name is {str(name)[:60]!r}; it must be Unicode text of 1 to {NAME_LIMIT_BYTES} bytes"
+        )
 
 
 # ---- replies, from the runner end

@@ -127,7 +127,8 @@ class RunnerEnd:
         no = self.recall.keep(step.name, step.n, text.decode())
         if no is None:
             raise ValueError(f"step_put of {step.name!r} {step.n} does not follow a step_get of it")
-        seconds = round(step.seconds, 4)
+        # What a record cannot hold would be read as damage: JSON has no NaN and no infinity.
+        seconds = round(step.seconds, 4) if 0 <= step.seconds < 1e12 else 0.0
         record = self._launch.run.record_of_step(
             self.work, name=step.name, n=step.n, no=no, seconds=seconds, output=text
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import orjson
+import pytest
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome, call_json
 from agentrun.agents.messages import KnownStep, Received, Refused, Reply, StepGet, StepPut
@@ -159,6 +161,8 @@ def test_what_is_wrong_with_a_message_is_told_and_nothing_is_kept(world: World) 
         messages: list[dict[str, Any]] = [
             {"type": "step_get", "name": ""},
             {"type": "step_get"},
+            {"type": "step_get", "name": "\udc80"},
+            {"type": "step_get", "name": "é" * 513},
             {"type": "step_put", "name": "a", "n": 0, "output": "1"},
             {"type": "step_put", "name": "a", "n": 0, "output": "nonsense"},
             {"type": "ask", "question": "  "},
@@ -171,6 +175,23 @@ def test_what_is_wrong_with_a_message_is_told_and_nothing_is_kept(world: World) 
     assert world.go(script).exit_code == 0
     assert len(replies) == 7 and all(isinstance(reply, Refused) for reply in replies)
     assert [record.kind for record in world.records()] == ["done"]
+
+
+@pytest.mark.parametrize("seconds", [math.inf, math.nan, 10**400, "long", None])
+def test_a_step_that_took_a_time_that_is_none_is_kept_and_read_again(world: World, seconds: Any) -> None:
+    world.items("x")
+
+    async def script(attempt: Attempt, channel: Channel) -> Outcome:
+        found = await channel({"type": "step_get", "name": "a"})
+        if found["found"]:
+            return Outcome("done", found["output"].encode())
+        put = {"type": "step_put", "name": "a", "n": 0, "output": "7", "seconds": seconds}
+        assert await channel(put) == {}
+        return failing()
+
+    assert world.go(script).exit_code == 1
+    assert world.go(script).exit_code == 0
+    assert outputs(world) == {"x": 7}
 
 
 def test_what_is_said_after_the_attempt_is_over_does_not_count(world: World) -> None:
