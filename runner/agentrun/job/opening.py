@@ -1,4 +1,4 @@
-"""From what a person asked for to a checked job and the folder of its state."""
+"""Open a job: from a reference and flags to a checked job and the folder of its state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FLAGS_LABEL = "command line"
 
 @dataclass(frozen=True, slots=True)
 class OpenJob:
-    """A checked job, the folder of its state, and what is to be kept for the next launch."""
+    """A checked job, the folder of its state, and what to keep for the next launch."""
 
     job: Job
     folder: Path
@@ -45,7 +45,7 @@ def open_job(
 ) -> OpenJob:
     """The job that `ref` means (a job file, file.py:function, a known name; None: the flags alone).
 
-    `flags` has the shape of a job file. They count over what was kept with an unfinished run, and that over the file.
+    `flags` has the shape of a job file. Flags override those kept with an unfinished run, which override the file.
     Messages call them `label`.
     """
     cwd = (cwd or Path.cwd()).absolute()
@@ -78,13 +78,15 @@ def open_job(
 def _foundation(
     found: Found | None, flags: Mapping[str, Any], cwd: Path, state_dir: str | None, environ: Mapping[str, str]
 ) -> tuple[list[Layer], Path, Path | None, str]:
-    """The layers below what was kept and the flags; the base, the job file, and the name if none is given."""
+    """The layers below the kept and the given flags; the base, the job file, and the default name."""
     if found is not None and found.kind == "file" and found.file is not None:
         return _from_file(found.file, {})
     if found is not None and found.kind == "known":
         if found.kept is None:
             assert found.folder is not None
-            raise UsageError(f"{found.folder.name}: its job.json is gone; give the job file, or the flags, again")
+            raise UsageError(
+                f"{found.folder.name}: its job.json is gone; give the job file, or the flags of the first start, again"
+            )
         if found.kept.file is not None:
             return _from_file(found.kept.file, found.kept.params)
         assert found.folder is not None
@@ -98,7 +100,7 @@ def _foundation(
     if name is None:
         name = _name_of_agent(flags)
     if not any(kind in flags.get("items", {}) for kind in KINDS):
-        # Without items this can only mean the job of that name as it was asked for before.
+        # Without items, this can only mean the known job of that name.
         before = read_job_json(state_root(cwd, state_dir, environ) / str(name))
         if before is not None and before.file is None:
             layers = [("job.json", before.values), *layers]
@@ -106,7 +108,7 @@ def _foundation(
 
 
 def _name_of_agent(flags: Mapping[str, Any]) -> str:
-    """What to call a job that is asked for by flags alone: as its program, or its prompt's file."""
+    """The name of a job given by flags alone: that of its program, or of its prompt's file."""
     if prompt := flags.get("prompt"):
         path = prompt_file(prompt)
         return (Path(path).stem if path else "") or "prompt"
@@ -125,7 +127,7 @@ def _from_file(file: Path, params: Mapping[str, Any]) -> tuple[list[Layer], Path
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Two layers as one. Another kind of items or of agent replaces the one below."""
+    """Two layers merged. Another kind of items or of agent replaces the one below."""
     merged = dict(below)
     for other in replaced_agents([name for name, value in above.items() if value is not None]):
         if other in merged:
@@ -144,7 +146,7 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_kept(folder: Path) -> dict[str, Any]:
-    """The flags kept with an unfinished run. What cannot be read is for the launch to report."""
+    """The flags kept with an unfinished run. If they cannot be read, the launch will report it."""
     try:
         kept = orjson.loads((folder / "state.json").read_bytes())["context"]["kept"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -153,11 +155,11 @@ def read_kept(folder: Path) -> dict[str, Any]:
 
 
 def agent_environment(job: Job, environ: Mapping[str, str]) -> dict[str, str]:
-    """What `env_file` adds to the environment, after checking that what the agent needs is there."""
+    """The variables that `env_file` adds to the environment; JobError if one the agent needs is missing."""
     added: dict[str, str] = {}
     if job.env_file is not None:
         read = load_env_file(job.base / job.env_file)
-        # What is set outside counts over the file, as with every tool that reads such files.
+        # The environment overrides the file, as in every tool that reads such files.
         added = {name: value for name, value in read.items() if name not in environ}
     missing = [name for name in job.needs_env if not (environ.get(name) or added.get(name))]
     if missing:

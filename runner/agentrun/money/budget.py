@@ -1,11 +1,11 @@
 """The purse: what a run has used, and whether its budget has room for another item.
 
-Until an item has ended with a cost nobody knows what one costs: one is in flight. From then on each item in flight is
-reserved at the dearest so far, and another begins only if all of that stays within the budget. And at most half as many
-are in flight as have ended in this launch: the first few say little of what the others cost, and after a crash those
-come first that it caught, which may be the dear ones. What `reserved` says is written with `running` in every
-checkpoint; a launch that finds it there charges it as lost, because the one that died may have spent it. If a dearer
-item ends later, those that were lost may have cost as much: they are charged the difference.
+Until the first item has finished with a cost, the cost of an item is unknown, and only one item is in flight. From then
+on, each item in flight reserves the cost of the most expensive item so far, and another starts only if all reservations
+stay within the budget. At most half as many items are in flight as have finished in this launch: the first few say
+little about the rest, and after a crash the interrupted items come first, which may be the expensive ones. Every
+checkpoint writes the reservations with `running`. A launch that finds them charges them as lost, because the launch
+that died may have spent them. If a more expensive item finishes later, the lost items are charged the difference.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DUST = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class _Measure:
-    """Dollars or tokens: how much of them a usage is, and under which names the run's totals keep them."""
+    """Dollars or tokens: how to read them from a usage, and their names in the run's totals."""
 
     limit: str
     total: str
@@ -30,11 +30,11 @@ class _Measure:
     dearest: str
     reserved: str
     left: str
-    """What launches that died have left in flight: `items`, of what they may have cost the part that they had `used`
-    (and the totals have), and what was `charged`."""
+    """What launches that died left in flight: the number of `items`, how much of their possible cost they had `used`
+    (already in the totals), and how much was `charged`."""
 
     def of(self, usage: Mapping[str, Any]) -> float | None:
-        """None where it was not reported."""
+        """The amount; None if it was not reported."""
         if self.total == "cost":
             return usage.get("cost")
         return usage.get("input_tokens", 0) + usage.get("output_tokens", 0) if usage else None
@@ -51,10 +51,10 @@ class Purse:
     budget: float | None = None
     token_budget: int | None = None
     _spent: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """By row, of items in flight (without a budget, of those that used anything): what, in this generation."""
+    """Usage in this generation, by row, of items in flight (without a budget, only of items that used anything)."""
 
     _ended: int = 0
-    """In this launch, with a word of what they used."""
+    """Items that finished in this launch and reported usage."""
     limits: tuple[tuple[_Measure, float], ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ class Purse:
     # ---- spending
 
     def begin(self, row: int, before: Mapping[str, Any] | None = None) -> None:
-        """The item is in flight from now on. `before`: what it used earlier, which the totals have already."""
+        """The item is now in flight. `before`: what it used earlier, which is already in the totals."""
         self._spent[row] = dict(before or {})
 
     def charge(self, row: int, usage: Mapping[str, Any]) -> None:
@@ -72,12 +72,12 @@ class Purse:
         self.usage |= add_usage(self.usage, usage)
 
     def charge_unknown(self, row: int) -> None:
-        """An attempt ended that may have spent something and could not say so: what was reserved for it is lost."""
+        """An attempt ended without being able to report its usage: charge its reservation as lost."""
         for measure, _ in self.limits:
             self._lose(measure, self._rest(measure, row))
 
     def charge_left(self, running: Collection[Mapping[str, Any]]) -> None:
-        """A launch died with these in flight: each may have cost as much as the dearest, also one that comes later."""
+        """A launch died with these in flight: each may have cost as much as the most expensive item, now or later."""
         for measure, _ in self.limits if running else ():
             dearest = self.usage.get(measure.dearest, 0)
             left = self.usage.get(measure.left, {"items": 0, "used": 0, "charged": 0})
@@ -118,19 +118,19 @@ class Purse:
     # ---- asking before
 
     def refusal(self, *, again: int | None = None) -> str | None:
-        """Why nothing further can begin now: no item, or no other attempt of the row `again`."""
+        """Why no further item, or no other attempt of the row `again`, can start now; None if it can."""
         others = [row for row in self._spent if row != again]
         for measure, limit in self.limits:
             dearest, total = self.usage.get(measure.dearest), self._total(measure)
             if dearest is None:
                 if others:
-                    return "until one item has ended nobody knows what one costs"
+                    return "the cost of an item is unknown until the first one has finished"
                 if total >= limit:
-                    return _tell(measure, limit, total, None)
+                    return _reached(measure, limit, total, None)
             elif len(others) >= max(1, self._ended / 2):
-                return "until more items have ended it is not known well enough what one costs"
+                return "too few items have finished to know what one costs"
             elif total + sum(self._rest(measure, row) for row in others) + dearest > limit + _DUST:
-                return _tell(measure, limit, total, dearest)
+                return _reached(measure, limit, total, dearest)
         return None
 
     def reserved(self, row: int) -> dict[str, float]:
@@ -147,9 +147,9 @@ class Purse:
         return float(round(max(self.usage.get(measure.dearest, 0) - spent, 0), 10))
 
 
-def _tell(measure: _Measure, limit: float, total: float, dearest: float | None) -> str:
+def _reached(measure: _Measure, limit: float, total: float, dearest: float | None) -> str:
     if measure is DOLLARS:
-        more = f", and the dearest item so far took {format_cost(dearest)}" if dearest is not None else ""
+        more = f", and the most expensive item so far took {format_cost(dearest)}" if dearest is not None else ""
         return f"the budget of {format_cost(limit)} is reached: {format_cost(total)} is spent{more}"
     more = f", and the largest item so far took {dearest:,.0f}" if dearest is not None else ""
     return f"the budget of {limit:,.0f} tokens is reached: {total:,.0f} are used{more}"

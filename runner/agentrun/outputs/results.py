@@ -1,4 +1,4 @@
-"""The results: the deliverable, in item order, and nothing that differs from one run to the next."""
+"""The results, in item order, without anything that differs from one run to the next."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def result_line(index: int, record: Mapping[str, Any]) -> bytes:
 
 
 def _result_lines(ledger: Ledger, store: Store) -> Iterator[bytes]:
-    """Of the done items at their positions now, in item order."""
+    """The lines of the done items at their current positions, in item order."""
     order, refs = ledger.order, ledger.refs
     is_done = bytes(map(DONE.__eq__, map(ledger.states.__getitem__, order)))
     records = store.lines(map(refs.__getitem__, compress(order, is_done)))
@@ -37,13 +37,13 @@ def _result_lines(ledger: Ledger, store: Store) -> Iterator[bytes]:
         if found is None:
             yield result_line(index, orjson.loads(record))
         else:
-            # As it was written: an output is not taken apart and put together again for each of a million lines.
+            # Copied as written: outputs are not decoded and encoded again for each of a million lines.
             key, output = found
             yield b'{"index":%d,"key":%b,"output":%b}\n' % (index, key, output)
 
 
 def write_results(ledger: Ledger, store: Store, path: Path, disk: Disk) -> dict[str, Any]:
-    """Write all there is to `path`, wholly or not at all; return what was written, to know it again."""
+    """Write all results to `path`, atomically; return path, size and hash, to recognise the file later."""
     digest = hashlib.sha256()
     written = 0
 
@@ -76,9 +76,9 @@ def _gather(lines: Iterable[bytes]) -> Iterator[bytes]:
 def check_output(
     path: Path, *, ended: Sequence[Mapping[str, Any]], overwrite: bool, is_first_launch: bool = False
 ) -> None:
-    """Told before the first item runs, not after the last: can the results be written here, and may they?
+    """Check, before the first item runs, that the results can and may be written here.
 
-    Before a run's first launch its files cannot be there: those that are have to be an earlier run's.
+    Before a run's first launch it has no files of its own: existing ones must be an earlier run's.
     """
     folder = path.parent
     if not folder.is_dir():
@@ -89,23 +89,23 @@ def check_output(
         raise JobError(f"{path}: the folder {folder} cannot be written; choose another output with -o")
     if path.exists() and not overwrite and not _is_ours(path, ended):
         raise JobError(
-            f"{path}: is there already, and no run of this job wrote it; "
+            f"{path}: already exists, and no run of this job wrote it; "
             f"choose another output with -o, or add --overwrite"
         )
     _check_files(files_folder(path), is_foreign=is_first_launch and not ended and not overwrite)
 
 
 def _check_files(home: Path, *, is_foreign: bool) -> None:
-    """Where items' files would be published: what is there by an item's name would be replaced."""
+    """Check the folder where items' files are published: existing ones of the same name would be replaced."""
     if not os.path.lexists(home):
         return
     if home.is_symlink() or not home.is_dir():
         raise JobError(
-            f"{home}: is where the items' files go, and not a folder; move it away, or choose another with -o"
+            f"{home}: must be a folder for the items' files, but is not; move it away, or choose another output with -o"
         )
     if is_foreign and any(home.iterdir()):
         raise JobError(
-            f"{home}: is there already, and no run of this job made it; items' files would go there: "
+            f"{home}: already exists, and no run of this job made it; items' files would go there: "
             f"choose another output with -o, or add --overwrite"
         )
 

@@ -1,4 +1,4 @@
-"""A child process in a session of its own: known to the guardian, awaited, and ended with its tree."""
+"""A child process in its own session: known to the guardian, awaited, and killed with its whole tree."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Child:
         self._guardian = guardian
         self._mark = (ATTEMPT_VARIABLE, secrets.token_hex(8))
         self.exit: asyncio.Future[int | None] = self._loop.create_future()
-        """Its exit code, minus the signal's number if one killed it; None if another took the status."""
+        """The exit code, or the negative signal number; None if something else reaped the process."""
         self._process = subprocess.Popen(
             argv,
             executable=executable,
@@ -62,7 +62,7 @@ class Child:
     def is_alive(self) -> bool:
         if self.exit.done():
             return False
-        # Ended, perhaps, and the loop not told yet.
+        # It may have exited without the loop knowing yet.
         try:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
         except ChildProcessError:
@@ -70,18 +70,18 @@ class Child:
 
     @property
     def attempt_id(self) -> str:
-        """The last of those in its environment's AGENTRUN_ATTEMPT_ID."""
+        """The last id in AGENTRUN_ATTEMPT_ID of its environment."""
         return self._mark[1]
 
     async def exited(self) -> int | None:
         return await asyncio.shield(self.exit)
 
     async def end(self) -> int | None:
-        """Kill it with all that came of it, and return when they are gone, even if cancelled meanwhile."""
+        """Kill it with its whole tree, and return when all are gone, even if cancelled meanwhile."""
         return await uncancelled(self._end())
 
     async def _end(self) -> int | None:
-        # Also when it has exited already: what it started may live on. Its number may be another's once it is reaped.
+        # Even if it has exited: its descendants may be alive. Once it is reaped, its pid may be reused.
         born = -1 if self.exit.done() else birth(self.pid)
         await self._loop.run_in_executor(None, end_tree, self.pid, self._mark, born)
         return await asyncio.shield(self.exit)
@@ -102,11 +102,11 @@ class Child:
             pass
 
     def _reap(self) -> None:
-        # Before reaping: from then on the number may be another's.
+        # Before reaping: after that, the pid may be reused.
         if self._guardian is not None:
             self._guardian.ended(self.pid)
         try:
-            # Not Popen.wait: where the status was taken by another (or SIGCHLD is ignored) it says 0.
+            # Not Popen.wait: if something else reaped the process (or SIGCHLD is ignored), it returns 0.
             code: int | None = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         except ChildProcessError:
             code = None
@@ -127,14 +127,14 @@ def describe_exit(code: int | None) -> str:
 
 
 def await_children() -> None:
-    """Where the runner was started with SIGCHLD ignored, exit codes would be lost."""
+    """Restore SIGCHLD: if the runner was started with it ignored, exit codes would be lost."""
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 async def uncancelled(awaitable: Awaitable[_T]) -> _T:
-    """Await to the end, whatever cancels the caller; the cancellation is raised after it."""
+    """Await to the end even if the caller is cancelled; the cancellation is raised afterwards."""
     task = asyncio.ensure_future(awaitable)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -153,14 +153,14 @@ class Peer(asyncio.Protocol):
     def __init__(self, child: Child) -> None:
         self.child = child
         self.is_spent = False
-        """It must not be given another item."""
+        """Whether it must not get another item."""
         self._data = bytearray()
         self._ended = False
         self._waiting: asyncio.Future[None] | None = None
         self._watching = asyncio.ensure_future(self._watch())
 
     async def end(self) -> None:
-        """End it with its whole tree."""
+        """Kill it with its whole tree."""
         self.is_spent = True
         try:
             await self.child.end()
@@ -172,7 +172,7 @@ class Peer(asyncio.Protocol):
         raise NotImplementedError
 
     async def _more(self) -> None:
-        """Return when something has come; EOFError when nothing will."""
+        """Return when more input has arrived; EOFError at its end."""
         if self._ended:
             raise EOFError
         self._waiting = asyncio.get_running_loop().create_future()
@@ -180,7 +180,7 @@ class Peer(asyncio.Protocol):
 
     async def _watch(self) -> None:
         await self.child.exited()
-        # What it sent last may still be on its way; what it started may keep the connection open for ever.
+        # Its last message may still be in transit; its descendants may keep the connection open for ever.
         await asyncio.sleep(0.05)
         self._end_input()
 

@@ -7,11 +7,11 @@ import time
 from datetime import UTC, datetime
 
 _last: tuple[int, str] = (0, "1970-01-01T00:00:00")
-"""The second that was told last: every checkpoint has its time, and most have it of the same second."""
+"""The last second that was formatted: most checkpoints share a second with the one before."""
 
 
 def now_seconds() -> float:
-    """Since 1970, to the millisecond."""
+    """Seconds since 1970, to the millisecond."""
     return time.time_ns() // 1_000_000 / 1000
 
 
@@ -28,13 +28,13 @@ def now_text() -> str:
 
 
 def new_run_id() -> str:
-    """Sorts by time, also within a second: 20260504T220311-0a2f19f3a1c"""
+    """A new run id, which sorts by time, even within a second: 20260504T220311-0a2f19f3a1c"""
     now = datetime.now(UTC)
     return f"{now:%Y%m%dT%H%M%S}-{now.microsecond:05x}{secrets.token_hex(3)}"
 
 
 def age_seconds(text: str) -> float:
-    """How long ago `text`, as of `now_text`, was; 0 for what cannot be read."""
+    """Seconds since `text`, a time as `now_text` writes it; 0 if it cannot be read."""
     try:
         then = datetime.fromisoformat(text)
     except ValueError:
@@ -43,7 +43,7 @@ def age_seconds(text: str) -> float:
 
 
 def local_clock(text: str) -> str:
-    """The local time of day of `text`, as of `now_text`, for people: 22:03"""
+    """The local time of day of `text`, a time as `now_text` writes it: 22:03"""
     try:
         return f"{datetime.fromisoformat(text).astimezone():%H:%M}"
     except ValueError:
