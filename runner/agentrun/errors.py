@@ -1,11 +1,11 @@
-"""What can go wrong, as one tree.
+"""The errors of agentrun, as one tree.
 
     AgentrunError
     ├── UsageError          2   the command line is wrong
     │   ├── JobError            a job file or its values
     │   ├── ItemsError          where the items come from
     │   ├── AgentError          the agent cannot be loaded; carries the user's traceback
-    │   └── PlanError           the plan needs a person's word: another job, too much gone
+    │   └── PlanError           the plan needs a person's decision: another job, too many items gone
     ├── CheckpointError    65   damaged, edited, or from a newer version
     ├── DiskError          74   the disk failed or is full
     ├── LaterError         75   try again later
@@ -13,8 +13,8 @@
     │   └── SourceChangedError  an item changed while the launch was reading
     └── RunError                a run did not complete (`Summary.check`); the summary's exit code
 
-What an agent raises to say how its item ends is a tree of its own: `Retry`, `Fail`, `Skip`, `Stop`. `Parked`, which
-`ctx.ask` raises, is a BaseException.
+Exceptions that an agent raises to say how its item ends are a tree of their own: `Retry`, `Fail`, `Skip`, `Stop`.
+`Parked`, which `ctx.ask` raises, is a BaseException.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 
 class AgentrunError(Exception):
-    """Every error of ours. `str(error)` says where, what, and what to do."""
+    """Base class of all errors. `str(error)` says where, what, and what to do."""
 
     exit_code = 1
 
@@ -126,7 +126,7 @@ class AgentSignal(Exception):
 
 
 class Retry(AgentSignal):
-    """Try this item again, after `after` seconds if given."""
+    """Retry this item, after `after` seconds if given."""
 
     def __init__(self, reason: str = "", *, after: float | None = None) -> None:
         super().__init__(reason)
@@ -134,7 +134,7 @@ class Retry(AgentSignal):
 
 
 class Fail(AgentSignal):
-    """This item fails for good; it is not tried again in this launch."""
+    """This item fails for good; it is not retried in this launch."""
 
 
 class Skip(AgentSignal):
@@ -142,7 +142,7 @@ class Skip(AgentSignal):
 
 
 class Stop(AgentSignal):
-    """Stop the run: this would fail every item. With `resume_at` (a time), it passes by itself."""
+    """Stop the run: this would fail every item. With `resume_at` (a time), the cause is temporary."""
 
     def __init__(self, reason: str = "", *, resume_at: Any = None) -> None:
         super().__init__(reason)
@@ -150,4 +150,4 @@ class Stop(AgentSignal):
 
 
 class Parked(BaseException):
-    """Raised by `ctx.ask` where there is no answer yet. No Exception, so that `except Exception` lets it pass."""
+    """Raised by `ctx.ask` if there is no answer yet. A BaseException, so that `except Exception` does not catch it."""

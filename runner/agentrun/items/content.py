@@ -1,4 +1,4 @@
-"""What a file holds, and how to tell cheaply that it may have changed."""
+"""A file's content, and a cheap check whether it may have changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agentrun.items.port import CONTENT_BYTES
 
 
 def file_stamp(path: str, name: str) -> int:
-    """64 bits that differ when size or time of change do."""
+    """64 bits that differ if the size or modification time differs."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
@@ -35,12 +35,12 @@ def file_digest(path: str, name: str) -> bytes:
 
 
 def shown_path(path: str) -> str:
-    """A path for messages: what is not UTF-8 as backslash and hex digits."""
+    """A path for messages, with bytes that are not UTF-8 escaped."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def gone(name: str) -> SourceChangedError:
-    return SourceChangedError(f"{shown_path(name)}: went away while the items were being read; try again")
+    return SourceChangedError(f"{shown_path(name)}: disappeared while the items were being read; try again")
 
 
 def _unreadable(name: str, error: OSError) -> ItemsError:

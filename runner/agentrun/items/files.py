@@ -13,6 +13,7 @@ from agentrun.item import Item
 from agentrun.items.content import file_digest, file_stamp, gone, shown_path
 from agentrun.items.port import Identity, check_key
 from agentrun.job.home import STATE_FOLDER
+from agentrun.values.text import is_unicode
 
 _WILD = re.compile(r"[*?\[]")
 _Match = Callable[[str], object]
@@ -32,10 +33,10 @@ class FilesSource:
         self._pattern = pattern
         parts = [part for part in pattern.split("/") if part not in ("", ".")]
         if STATE_FOLDER in parts:
-            raise ItemsError(f"{pattern}: {STATE_FOLDER} holds the state of jobs, not items; take them from elsewhere")
+            raise ItemsError(f"{pattern}: {STATE_FOLDER} holds the state of jobs, not items; use another folder")
         wild = next((n for n, part in enumerate(parts) if _WILD.search(part)), len(parts))
         if ".." in parts[wild:]:
-            raise ItemsError(f"{pattern}: has .. behind a wildcard; put it before")
+            raise ItemsError(f"{pattern}: has .. after a wildcard; put it before")
         self._root = str(Path("/" if pattern.startswith("/") else base, *parts[:wild]))
         inside = os.path.relpath(self._root, base)
         self._key_prefix = "" if inside == "." else f"{inside}/"
@@ -112,7 +113,7 @@ class FilesSource:
             yield from self._walk(below + name, self._closure(following)) if following else ()
 
     def _names(self, below: str, states: frozenset[int], *, top: bool) -> Iterator[str]:
-        """What matters in one folder, sorted as whole paths are: folders with a `/` behind them."""
+        """The relevant names in one folder, in the order of whole paths; folders end in `/`."""
         last = len(self._parts) - 1
         files = [matches for state in states if state == last and (matches := self._matchers[state])]
         folders = [matches for state in states if state < last and (matches := self._matchers[state])]
@@ -136,7 +137,9 @@ class FilesSource:
                         if entry.is_file():
                             names.append(name)
                         elif is_link and not os.path.exists(entry.path):
-                            raise ItemsError(f"{shown_path(self._key(below + name))}: is a link that leads nowhere")
+                            raise ItemsError(
+                                f"{shown_path(self._key(below + name))}: is a broken link; remove or fix it"
+                            )
         except (FileNotFoundError, NotADirectoryError):
             if top:
                 return
@@ -144,7 +147,7 @@ class FilesSource:
         except OSError as error:
             raise ItemsError(f"{shown_path(self._path(below))}: cannot be listed: {error.strerror}") from None
         names.sort()
-        # One text rather than a list: a folder of a million files may be held for the length of a run.
+        # One string instead of a list: a folder of a million files may be held for a whole run.
         text = "\0".join(names)
         del names
         start = 0
@@ -159,10 +162,8 @@ class FilesSource:
             start = end + 1
 
     def _check_unicode(self, raw: str) -> None:
-        try:
-            raw.encode()
-        except UnicodeEncodeError:
-            raise ItemsError(f"{shown_path(self._key(raw))}: the name is not UTF-8; rename it") from None
+        if not is_unicode(raw):
+            raise ItemsError(f"{shown_path(self._key(raw))}: the name is not UTF-8; rename it")
 
 
 def _matcher(part: str) -> _Match:

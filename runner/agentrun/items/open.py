@@ -36,7 +36,7 @@ def open_source(spec: ItemsSpec, base: Path, *, exclude: Collection[Path] = (), 
     if spec.kind == "python" or spec.pattern == STANDARD_INPUT:
         if spool is None:
             given = "standard input" if spec.pattern else "Python"
-            raise ItemsError(f"the items came from {given}, and are not kept with the job; give them again")
+            raise ItemsError(f"the items came from {given} and are not kept with the job; give them again")
         if spec.kind == "python":
             return SpoolSource(spool, base, key=spec.key)
         file = TextFile(spool, "standard input")

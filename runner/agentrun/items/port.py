@@ -16,18 +16,18 @@ Raw = Any
 
 
 class Identity(NamedTuple):
-    """What tells an item from others, and from itself as it was."""
+    """What distinguishes an item from others, and from its earlier versions."""
 
     key: str
     """Before any `~2`."""
     content: bytes | None
-    """Half of the SHA-256 of its content; None for files, whose `content()` is asked for where needed."""
+    """Half of the SHA-256 of its content; None for files, whose `content()` is computed when needed."""
     stamp: int
-    """For files 64 bits of a hash of size and time; else 0."""
+    """For files, 64 bits of a hash of size and time; otherwise 0."""
 
 
 class Source(Protocol):
-    """Items in their order, streamed, as often as asked.
+    """Items in order, streamed, any number of times.
 
     Listing is cheap and parses nothing; `identify` and `item` parse. ItemsError says where and why an entry
     cannot be an item; SourceChangedError, that what was listed is no longer there.
@@ -35,19 +35,19 @@ class Source(Protocol):
 
     @property
     def unique(self) -> bool:
-        """Whether a repeated key is an error; else the caller tells repeats apart as `~2`, `~3`."""
+        """Whether a repeated key is an error; if not, the caller names repeats `~2`, `~3`."""
         ...
 
     def __iter__(self) -> Iterator[Raw]: ...
 
     def identify(self, raw: Raw, *, with_content: bool = True) -> Identity:
-        """If it is not asked for its content, that may be None."""
+        """Key, content and stamp. Without `with_content`, the content may be None."""
         ...
 
     def content(self, raw: Raw) -> bytes: ...
 
     def glance(self, raw: Raw) -> int:
-        """64 bits of the entry as it stands, key and all, the same in this process; 0 where there is nothing quick."""
+        """64 bits of the whole entry, stable within this process; 0 if they cannot be had quickly."""
         ...
 
     def item(self, raw: Raw, index: int, key: str) -> Item: ...
@@ -57,7 +57,7 @@ class Source(Protocol):
         ...
 
     def describe(self) -> str:
-        """For messages: what it means that there are no items."""
+        """For messages: why there are no items."""
         ...
 
 
@@ -67,7 +67,7 @@ def digest(data: bytes) -> bytes:
 
 def check_key(key: str, where: str) -> str:
     if not key:
-        raise ItemsError(f"{where}: the key is empty; every item needs one of its own")
+        raise ItemsError(f"{where}: the key is empty; give every item its own key")
     if "\0" in key:
         raise ItemsError(f"{where}: the key has a NUL character in it; use another field, or none")
     if len(key) * 4 > KEY_LIMIT_BYTES and (size := len(key.encode("utf-8", "replace"))) > KEY_LIMIT_BYTES:
@@ -76,7 +76,7 @@ def check_key(key: str, where: str) -> str:
 
 
 def text_key(text: str, encoded: bytes) -> str:
-    """The key of a line: itself; its hash where it is long, blank, or cannot be shown to a program."""
+    """The key of a line: the line itself, or its hash if it is long, blank, or has a NUL."""
     if len(encoded) > LINE_KEY_LIMIT_BYTES or b"\0" in encoded or not text.strip():
         return digest(encoded).hex()
     return text

@@ -1,4 +1,4 @@
-"""JSON records: read exactly, known by a field or by what they say."""
+"""JSON records: read exactly, identified by a field or by their content."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from agentrun.values.text import quoted
 
 _loads, _dumps, _SORTED = orjson.loads, orjson.dumps, orjson.OPT_SORT_KEYS
 _new_sha256 = sha256().copy  # two thirds of the time of making one
-# orjson reads an integer of 2**64 and more as a float, without a word; that takes 20 digits in a row. Not by
-# a regular expression: that takes longer than reading the line.
+# orjson silently reads integers of 2**64 and more, which have 20 digits, as floats. Not found by a regular expression:
+# that takes longer than reading the line.
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _LONG = b"0" * 19
 
 
 def parse_json(line: bytes) -> Any:
-    """The value of one line of JSON, its integers exact; ValueError or RecursionError where it has none."""
+    """The value of one line of JSON, with exact integers; ValueError or RecursionError if it is not JSON."""
     value = orjson.loads(line)  # also first: of the two it is the one that refuses NaN and lone surrogates
     return json.loads(line) if _LONG in line.translate(_DIGITS) else value
 
 
 def record_digest(value: Any) -> bytes:
-    """The same for records that differ only in spacing and the order of fields."""
+    """A digest that is the same for records that differ only in spacing and the order of fields."""
     try:
         return sha256(_dumps(value, None, _SORTED)).digest()[:CONTENT_BYTES]
     except TypeError as error:
-        # What orjson cannot write nested this deep cannot be handed to an agent either.
+        # Nested too deeply for orjson means too deeply to be passed to an agent.
         if "ecursion" in str(error):
             raise RecursionError from None
         # An integer beyond 64 bits.
@@ -40,7 +40,7 @@ def record_digest(value: Any) -> bytes:
 
 
 def parse_and_digest(line: bytes) -> tuple[Any, bytes]:
-    """Both in one, for the common case: this is done for each line of a long file, at each launch."""
+    """The value and its digest in one step: this is done for every line of a long file, at every launch."""
     value = _loads(line)
     if _LONG in line.translate(_DIGITS):
         value = json.loads(line)
@@ -54,11 +54,11 @@ def parse_and_digest(line: bytes) -> tuple[Any, bytes]:
 
 
 def field_key(value: Any, field: str, where: str) -> str:
-    """The key that `field` gives a record; ItemsError where it gives none."""
+    """The key of a record by its `field`; ItemsError if it has none."""
     if not isinstance(value, dict):
-        raise ItemsError(f"{where}: is not an object, so it has no field {quoted(field)} to be its key")
+        raise ItemsError(f"{where}: is not an object, so it has no field {quoted(field)}, which items.key names")
     if field not in value:
-        raise ItemsError(f"{where}: has no field {quoted(field)}, which items.key says is the item's key")
+        raise ItemsError(f"{where}: has no field {quoted(field)}, which items.key names")
     found = value[field]
     if isinstance(found, str):
         return check_key(found, where)

@@ -21,7 +21,7 @@ Line = tuple[int, bytes]
 
 
 def encode_python_items(items: Iterable[Any]) -> Iterator[bytes]:
-    """The spool's bytes, in chunks of whole lines. Text is never taken for a path; paths become absolute."""
+    """The spool's bytes, in chunks of whole lines. Text is never treated as a path; paths become absolute."""
     chunk: list[bytes] = []
     size = 0
     for position, item in enumerate(items):

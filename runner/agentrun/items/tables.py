@@ -25,7 +25,7 @@ class JsonlSource:
         self._file = file
         self._key = key
         self._last: tuple[JsonLine, Any] = ((0, b""), None)
-        """What was identified last, and its value: nearly always the item that is wanted next."""
+        """The line identified last, and its value: nearly always the next item to be made."""
         self.unique = key is not None
 
     def __iter__(self) -> Iterator[JsonLine]:
@@ -44,7 +44,7 @@ class JsonlSource:
         if field is None:
             assert content is not None
             return Identity(content.hex(), content, 0)
-        # The common case first, without the checks that it does not need.
+        # The common case first, without the checks it does not need.
         if type(value) is dict and type(key := value.get(field)) is str and 0 < len(key) <= 256 and "\0" not in key:
             return _identity(Identity, (key, content, 0))
         return Identity(field_key(value, field, self._file.line(raw[0])), content, 0)
@@ -69,7 +69,7 @@ class JsonlSource:
     def _value(self, raw: JsonLine) -> Any:
         known, value = self._last
         if known is raw:
-            # Handed out once: what an agent does to it is its own.
+            # Handed out once, because an agent may modify it.
             self._last = ((0, b""), None)
             return value
         try:
@@ -79,7 +79,7 @@ class JsonlSource:
 
     def _refusal(self, raw: JsonLine, error: Exception) -> ItemsError:
         if isinstance(error, RecursionError):
-            return ItemsError(f"{self._file.line(raw[0])}: is nested too deep; flatten it")
+            return ItemsError(f"{self._file.line(raw[0])}: is nested too deeply; flatten it")
         try:
             text = raw[1].decode()
         except UnicodeDecodeError:
@@ -163,7 +163,7 @@ class CsvSource:
                 raise ItemsError(f"{where}: the header has {quoted(name)} twice; give each column its own name")
         if self._key is not None and self._key not in row:
             names = ", ".join(row[:12])
-            raise ItemsError(f"{where}: items.key is {quoted(self._key)}, and the header has no such column: {names}")
+            raise ItemsError(f"{where}: items.key is {quoted(self._key)}, but the header has no such column: {names}")
         return row
 
     def _text(self) -> Iterator[str]:

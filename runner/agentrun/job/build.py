@@ -1,4 +1,4 @@
-"""From layers of values to a checked job."""
+"""Build a checked job from layers of values."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from agentrun.values.text import quoted
 from agentrun.values.units import NONE_ALLOWED, Rate, parse_allowance, parse_duration, parse_rate
 
 NAME_LIMIT_BYTES = 100
-_LATE = ("date", "run_id")  # placeholders of the output, known only when a run is
+_LATE = ("date", "run_id")  # placeholders of the output, known only once there is a run
 _ISOLATIONS: tuple[Isolation, ...] = ("process", "thread")
 _PARSES: tuple[Parse, ...] = ("text", "json")
 PROVIDERS = ("openai", "anthropic", "google")
-"""Whose models a prompt can have: `openai:…`."""
+"""The providers of a prompt's model: `openai:…`."""
 
 
 def job_name(layers: Sequence[Layer], *, has_file: bool, default_name: str) -> str:
@@ -43,7 +43,7 @@ def _texts(params: Mapping[str, Any]) -> dict[str, str]:
 def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default_name: str) -> Job:
     """The job that the layers, weakest first, describe together; JobError names layer, key and fault.
 
-    Each layer is a label for messages and values in the shape of a job file. A value of None is as not given.
+    A layer is a label for messages, and values in the shape of a job file. A value of None counts as not given.
     """
     values = Values(layers, has_file=file is not None)
     where = layers[0][0] if layers else "job"
@@ -59,7 +59,7 @@ def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default
     if carry and concurrency > 1:
         value = values.get("run.concurrency")
         assert value is not None
-        raise value.refuse(f"is {concurrency}, and carry = true needs 1: each item gets what the one before it left")
+        raise value.refuse(f"is {concurrency}, but carry = true needs 1: each item gets the carry of the one before it")
     return Job(
         name=name,
         base=base,
@@ -107,9 +107,9 @@ def _params(values: Values) -> dict[str, Any]:
         if value.found == "":
             raise value.refuse(f"is empty; give it with --set {name}=…")
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", name):
-            raise value.refuse("is not a name; use letters, digits, _ and -, beginning with a letter")
+            raise value.refuse("is not a name; use letters, digits, _ and -, starting with a letter")
         try:
-            # There and back, so that a TOML date is the same text now as after a resume.
+            # Encoded and decoded, so that a TOML date is the same text now as after a resume.
             params[name] = jsontext.decode(jsontext.encode(value.found, name=value.key))
         except jsontext.NotJson as error:
             raise JobError(f"{value.label}: {error}", where=value.label, key=value.key) from None
@@ -141,7 +141,7 @@ def _name(values: Values, texts: Mapping[str, str], *, default: Value) -> str:
         if "/" in texts[name] or "\0" in texts[name] or texts[name] == "..":
             param = values.get(f"params.{name}") or value
             raise param.wants(
-                f"it goes into the job's name {quoted(value.found)}, so give one without / or NUL, not .."
+                f"it is part of the job's name {quoted(value.found)}; give a value without / or NUL, and not .."
             )
     return _checked_name(value, filled)
 
@@ -153,9 +153,9 @@ def _checked_name(value: Value, name: str) -> str:
     elif "/" in name:
         fault = "has a / in it"
     elif name[0] in ".-":
-        fault = f"begins with {name[0]}"
+        fault = f"starts with {name[0]}"
     elif name != name.strip():
-        fault = "begins or ends with a space"
+        fault = "starts or ends with a space"
     elif any(unicodedata.category(character) in ("Cc", "Cf", "Cs") for character in name):
         fault = "has a control character in it"
     elif len(name.encode()) > NAME_LIMIT_BYTES:
@@ -190,7 +190,9 @@ def _items(values: Values, texts: Mapping[str, str], where: str) -> ItemsSpec:
     if key is not None and kind in ("files", "lines"):
         key_value = values.get("items.key")
         assert key_value is not None
-        raise key_value.wants(f"it is for jsonl and csv; an item of {kind} is known by its own text: leave it out")
+        raise key_value.wants(
+            f"it is for jsonl and csv; items of {kind} are identified by their own text: leave it out"
+        )
     kinds: dict[str, ItemsKind] = {"files": "files", "jsonl": "jsonl", "csv": "csv", "lines": "lines"}
     return ItemsSpec(kind=kinds[kind], pattern=pattern, key=key)
 
@@ -201,15 +203,15 @@ _FOR = {
     "prompt": "a prompt",
 }
 _INSTEAD = {
-    ("isolation", "command"): "a command always has a process of its own",
+    ("isolation", "command"): "a command always runs in its own process",
     ("isolation", "prompt"): "a prompt runs on the event loop",
-    ("parse", "agent"): "what a Python agent returns is taken as it is",
-    ("parse", "prompt"): "its output is text, or with schema = … what that describes",
+    ("parse", "agent"): "a Python agent returns its output as a value",
+    ("parse", "prompt"): "its output is text, or with schema = … what the schema describes",
 }
 
 
 def _agent(values: Values, where: str) -> str | None:
-    """The reference of a Python agent; None where it is of another kind. JobError where there is none of any."""
+    """The reference of a Python agent; None if the agent is of another kind. JobError if there is no agent at all."""
     kind = next((name for name in AGENTS if values.get(name) is not None), None)
     if kind is None:
         raise JobError(
@@ -248,12 +250,12 @@ def _command(values: Values, kind: str) -> tuple[str, ...] | None:
         raise value.refuse(str(error)) from None
     if named and values.flag("serve"):
         shown_name = "{" + named[0] + "}"
-        raise value.refuse(f"has {shown_name} in it; with serve = true an item comes as a line on standard input")
+        raise value.refuse(f"has {shown_name} in it; with serve = true, each item is a line on standard input")
     return command
 
 
 def prompt_file(text: str) -> str | None:
-    """The path in a prompt that is `@` and a path; None for one that is written out."""
+    """The path in a prompt of the form `@path`; None if the prompt is the text itself."""
     return text[1:].strip() if text.startswith("@") and not text.startswith("@@") else None
 
 
@@ -261,12 +263,12 @@ def _prompt(values: Values, kind: str, params: Mapping[str, Any]) -> str | None:
     prompt = _template(values, "prompt", kind, params)
     value = values.get("prompt")
     if value is not None and values.get("model") is None:
-        raise value.refuse('needs a model; write model = "openai:gpt-5-mini", say, or give --model')
+        raise value.refuse('needs a model; write model = "openai:gpt-5-mini", for example, or give --model')
     return prompt
 
 
 def _template(values: Values, key: str, kind: str, params: Mapping[str, Any]) -> str | None:
-    """The text of a prompt, its placeholders checked, or `@` and a path: the file is read when the agent is loaded."""
+    """A prompt with its placeholders checked, or `@` and a path: that file is read when the agent is loaded."""
     text = values.text(key, 'write text, in quotes, or "@" and the path of a file: "@prompt.md"')
     if text is None:
         return None
@@ -274,7 +276,7 @@ def _template(values: Values, key: str, kind: str, params: Mapping[str, Any]) ->
     assert value is not None
     if (path := prompt_file(text)) is not None:
         if not path:
-            raise value.wants('write the path of a file behind the @, such as "@prompt.md"')
+            raise value.wants('write the path of a file after the @, such as "@prompt.md"')
         return text
     try:
         check_prompt(text, kind=kind, params=params, attaches=key == "prompt")
@@ -285,14 +287,16 @@ def _template(values: Values, key: str, kind: str, params: Mapping[str, Any]) ->
 
 def _model(values: Values) -> str | None:
     would_do = ", ".join(f"{name}:…" for name in PROVIDERS)
-    model = values.text("model", 'write "openai:gpt-5-mini", say')
+    model = values.text("model", 'write the provider and the model, such as "openai:gpt-5-mini"')
     if model is None:
         return None
     provider, colon, name = model.partition(":")
     if not colon or provider not in PROVIDERS or not name.strip():
         value = values.get("model")
         assert value is not None
-        raise value.wants(f"write who has it, and its name: {would_do}; a server of your own is openai:… with base_url")
+        raise value.wants(
+            f"write the provider and the model: {would_do}; for your own server use openai:… with base_url"
+        )
     return model
 
 
@@ -307,11 +311,11 @@ def _base_url(values: Values) -> str | None:
     if scheme not in ("http", "https") or not separator or not host or re.search(r"\s", url):
         raise value.wants('write a URL such as "http://localhost:11434/v1"')
     if "@" in host:
-        # Not quoted: what stands there may be a password.
+        # Not quoted: it may contain a password.
         raise value.refuse("has a user in it; leave that out: keys come from the environment (OPENAI_API_KEY)")
     model = values.text("model")
     if model is not None and not model.startswith("openai:"):
-        raise value.refuse(f'is for servers that speak the API of OpenAI, and the model is "{model}"; write openai:…')
+        raise value.refuse(f'is for servers that speak the OpenAI API, but the model is "{model}"; write openai:…')
     return url
 
 

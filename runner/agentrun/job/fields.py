@@ -1,4 +1,4 @@
-"""Layers of values: the job file, what was kept with the run, the command line."""
+"""Layers of values: the job file, the flags kept with the run, the command line."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ AGENTS: dict[str, tuple[str, ...]] = {
     "command": ("parse", "serve"),
     "prompt": ("model", "system", "schema", "base_url", "max_output_tokens", "temperature"),
 }
-"""The kinds of agent, each with the values that only mean something with it, and go where it is replaced."""
+"""The kinds of agent, each with the values that belong only to it, and are dropped when it is replaced."""
 Layer = tuple[str, Mapping[str, Any]]
 T = TypeVar("T")
 
 
 class Value(NamedTuple):
-    """One value: the layer that holds it, its dotted key, and what is there."""
+    """One value: the label of its layer, its dotted key, and the value found."""
 
     label: str
     key: str
@@ -45,7 +45,7 @@ class Value(NamedTuple):
 
 
 class Values:
-    """The layers merged, stronger ones last, by dotted key. A value of None counts as not given."""
+    """The merged layers, strongest last, by dotted key. A value of None counts as not given."""
 
     def __init__(self, layers: Sequence[Layer], *, has_file: bool) -> None:
         self._values: dict[str, Value] = {}
@@ -81,7 +81,7 @@ class Values:
         return {key[len(table) + 1 :]: one for key, one in self._values.items() if key.startswith(f"{table}.")}
 
     def text(self, key: str, what: str = "write text, in quotes") -> str | None:
-        """Text that is neither empty nor holds a NUL."""
+        """Text that is not empty and has no NUL."""
         if (value := self.get(key)) is None:
             return None
         if not isinstance(value.found, str):
@@ -144,7 +144,7 @@ class Values:
 
 
 def replaced_agents(added: Collection[str]) -> list[str]:
-    """The kinds of agent that give way to the one in `added`, if there is one."""
+    """The kinds of agent that the one in `added` replaces, if there is one."""
     return [name for name in AGENTS if name not in added] if any(name in added for name in AGENTS) else []
 
 
@@ -193,14 +193,14 @@ def _check_alone(added: Mapping[str, Value], label: str) -> None:
     kinds = [name for name in KINDS if f"items.{name}" in added]
     if len(kinds) > 1:
         raise JobError(
-            f"{label}: items.{kinds[0]} and items.{kinds[1]} are both given; items come from one place",
+            f"{label}: items.{kinds[0]} and items.{kinds[1]} are both given; give one of them",
             where=label,
             key=f"items.{kinds[1]}",
         )
 
 
 def _like(weaker: Value | None, value: Value) -> Value:
-    """`--set` gives text; where the job file has a number or a flag, the agent is to get one."""
+    """The value of `--set` as the type in the job file: a number or a flag, where that has one."""
     if weaker is None or not isinstance(value.found, str):
         return value
     text, like = value.found.strip(), weaker.found

@@ -1,4 +1,4 @@
-"""Job files and env files, read."""
+"""Read job files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
 def read_job_file(path: Path) -> dict[str, Any]:
-    """The values of a job file, or of the job.toml in a folder; JobError where it cannot be read."""
+    """The values of a job file, or of the job.toml in a folder; JobError if it cannot be read."""
     if path.is_dir():
         path = path / FILE_NAME
     text = read_text(path, "job file")
@@ -39,7 +39,7 @@ def _end_of(text: str) -> tuple[str, str]:
 
 
 def default_name(ref: str | os.PathLike[str]) -> str:
-    """The name of a job that does not say one: the file's stem, job.toml's folder, or the function."""
+    """The name of a job without one: the file's stem, job.toml's folder, or the function."""
     text = os.fspath(ref)
     source, colon, function = text.rpartition(":")
     if colon and function.isidentifier() and not source.endswith("/"):

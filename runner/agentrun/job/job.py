@@ -1,4 +1,4 @@
-"""A job: what to run, from where, within which limits. Describes; does no I/O."""
+"""A job: what to run, where the items come from, which limits. Does no I/O."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ItemsSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A checked job. Paths are relative to `base`: the job file's folder, or that of the first start."""
+    """A checked job. Paths are relative to `base`: the job file's folder, or the folder of the first start."""
 
     name: str
     base: Path
@@ -40,19 +40,19 @@ class Job:
     agent: str | None = None
     command: tuple[str, ...] | None = None
     prompt: str | None = None
-    """A template, or `@` and the path of the file that has it; `@@` stands for an `@` that is meant."""
+    """A template, or `@` and the path of a file with one; `@@` stands for a literal `@`."""
     model: str | None = None
-    """Of a prompt, which always has one: `provider:name`."""
+    """The prompt's model, `provider:name`; every prompt has one."""
     system: str | None = None
-    """Of a prompt; a template or a file, as that is."""
+    """The prompt's system instructions: a template or a file, like `prompt`."""
     schema: str | None = None
-    """The path of the JSON Schema that a prompt's output follows; without one it is text."""
+    """The path of the JSON Schema of a prompt's output; without one, the output is text."""
     base_url: str | None = None
     max_output_tokens: int | None = None
     temperature: float | None = None
     parse: Parse = "text"
     serve: bool = False
-    """Of a command: one long-lived program per slot, an item a line."""
+    """Run the command as one long-lived program per slot, one line per item."""
     version: str | None = None
     isolation: Isolation | None = None
     params: Mapping[str, Any]
@@ -73,7 +73,7 @@ class Job:
     grace_seconds: float = 30.0
     keep_changed: bool = False
     budget: float | None = None
-    """US dollars for the whole run, launches together."""
+    """US dollars for the whole run, over all its launches."""
     token_budget: int | None = None
 
     def output_path(self, *, run_id: str, date: str) -> Path:
@@ -84,8 +84,8 @@ class Job:
         return output.with_name(f"{output.stem}.partial{output.suffix}")
 
     def identity(self) -> dict[str, Any]:
-        """What may not differ under one name while a run is unfinished."""
-        # A prompt may be edited as an agent's file may: its text and model are in the fingerprint.
+        """The values that may not change under one name while a run is unfinished."""
+        # A prompt may be edited, like an agent's file: its text and model are in the fingerprint.
         does: dict[str, Any] = {"prompt": True} if self.prompt is not None else {"agent": self.agent}
         if self.command:
             does = {"command": list(self.command)}

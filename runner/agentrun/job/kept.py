@@ -1,4 +1,4 @@
-"""job.json: what was asked, for the next launch."""
+"""job.json: how the job was started, for the next launch."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ JOB_JSON_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptJob:
-    """What job.json says: the way back to a job file, or, where there is none, all that was asked."""
+    """The contents of job.json: the path of the job file, or, without one, all the values."""
 
     base: Path
     file: Path | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
-    """With a job file: the params that led to this name."""
+    """With a job file: the params that determine this name."""
     values: Mapping[str, Any] = field(default_factory=dict)
-    """Without one: a layer in the shape of a job file."""
+    """Without a job file: a layer in its shape."""
 
 
 def absolute(path: Path) -> Path:
-    # Not resolved: a job file that is a link has its folder where the link is.
+    # Not resolved: the folder of a job file that is a link is the link's.
     return Path(os.path.normpath(path.absolute()))
 
 
 def encode_job_json(kept: KeptJob, *, root: Path) -> bytes:
-    """Paths inside the folder that `root` is in are kept relative to it, so that it can be moved."""
+    """Paths inside the parent of `root` are written relative to it, so that it can be moved."""
     record: dict[str, Any] = {"version": JOB_JSON_VERSION}
     if kept.file is not None:
         record |= {"file": _relative(kept.file, root), "params": dict(kept.params)}
@@ -43,7 +43,7 @@ def encode_job_json(kept: KeptJob, *, root: Path) -> bytes:
 
 
 def decode_job_json(data: bytes, *, root: Path, where: str = JOB_JSON) -> KeptJob:
-    """CheckpointError where it is damaged or from a newer version."""
+    """CheckpointError if it is damaged or from a newer version."""
     try:
         record = jsontext.decode(data)
     except ValueError as error:
@@ -56,7 +56,7 @@ def decode_job_json(data: bytes, *, root: Path, where: str = JOB_JSON) -> KeptJo
     file, params = record.get("file"), record.get("params", {})
     base, values = record.get("base"), record.get("values", {})
     if not isinstance(params, dict) or not isinstance(values, dict):
-        raise _damaged(where, "has params or values that are no object")
+        raise _damaged(where, "has params or values that are not an object")
     if isinstance(file, str) and file:
         path = absolute(root.parent / file)
         return KeptJob(base=path.parent, file=path, params=params)

@@ -1,4 +1,4 @@
-"""From what a person asked for to a checked job and the folder of its state."""
+"""Open a job: from a reference and flags to a checked job and the folder of its state."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _foundation(
     environ: Mapping[str, str],
     open_place: OpenPlace,
 ) -> tuple[list[Layer], Path, Path | None, str]:
-    """The layers below what was kept and the flags; the base, the job file, and the name if none is given."""
+    """The layers below the kept and the given flags; the base, the job file, and the default name."""
     if found is not None and found.kind == "file" and found.file is not None:
         return _from_file(found.file, {})
     if found is not None and found.kind == "known":
@@ -110,7 +110,7 @@ def _foundation(
 
 
 def _name_of_agent(flags: Mapping[str, Any]) -> str:
-    """What to call a job that is asked for by flags alone: as its program, or its prompt's file."""
+    """The name of a job given by flags alone: that of its program, or of its prompt's file."""
     if prompt := flags.get("prompt"):
         path = prompt_file(prompt)
         return (Path(path).stem if path else "") or "prompt"
@@ -129,7 +129,7 @@ def _from_file(file: Path, params: Mapping[str, Any]) -> tuple[list[Layer], Path
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Two layers as one. Another kind of items or of agent replaces the one below."""
+    """Two layers merged. Another kind of items or of agent replaces the one below."""
     merged = dict(below)
     for other in replaced_agents([name for name, value in above.items() if value is not None]):
         if other in merged:
@@ -148,11 +148,11 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def agent_environment(job: Job, environ: Mapping[str, str]) -> dict[str, str]:
-    """What `env_file` adds to the environment, after checking that what the agent needs is there."""
+    """The variables that `env_file` adds to the environment; JobError if one the agent needs is missing."""
     added: dict[str, str] = {}
     if job.env_file is not None:
         read = load_env_file(job.base / job.env_file)
-        # What is set outside counts over the file, as with every tool that reads such files.
+        # The environment overrides the file, as in every tool that reads such files.
         added = {name: value for name, value in read.items() if name not in environ}
     missing = [name for name in job.needs_env if not (environ.get(name) or added.get(name))]
     if missing:

@@ -1,4 +1,4 @@
-"""What one launch is asked to do, beyond its job."""
+"""The options of one launch."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What one launch is asked beyond its job."""
+    """What one launch is asked to do, beyond its job."""
 
     fresh: bool = False
     resume: bool = False
-    """Go on with an unfinished run; without one there is nothing to do."""
+    """Only resume an unfinished run; without one there is nothing to do."""
     limit: int | None = None
     failed: bool = False
     allow_gone: bool = False

@@ -1,11 +1,11 @@
 """The purse: what a run has used, and whether its budget has room for another item.
 
-Until an item has ended with a cost nobody knows what one costs: one is in flight. From then on each item in flight is
-reserved at the dearest so far, and another begins only if all of that stays within the budget. And at most half as many
-are in flight as have ended in this launch: the first few say little of what the others cost, and after a crash those
-come first that it caught, which may be the dear ones. What `reserved` says is written with `running` in every
-checkpoint; a launch that finds it there charges it as lost, because the one that died may have spent it. If a dearer
-item ends later, those that were lost may have cost as much: they are charged the difference.
+Until the first item has finished with a cost, the cost of an item is unknown, and only one item is in flight. From then
+on, each item in flight reserves the cost of the most expensive item so far, and another starts only if all reservations
+stay within the budget. At most half as many items are in flight as have finished in this launch: the first few say
+little about the rest, and after a crash the interrupted items come first, which may be the expensive ones. Every
+checkpoint writes the reservations with `running`. A launch that finds them charges them as lost, because the launch
+that died may have spent them. If a more expensive item finishes later, the lost items are charged the difference.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What usage costs, in US dollars: as told, or by the price list of genai-prices that is installed.
+"""What usage costs, in US dollars: as reported, or by the price list of the installed genai-prices.
 
-Nothing is fetched: the list is as old as the package. Importing it takes some 0.3 s, so that waits for the first price.
+Nothing is fetched: the list is as old as the package. Importing it takes about 0.3 s, so it waits for the first price.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ FREE = "ctx.usage(cost=0) if it is free"
 
 
 def price(message: Mapping[str, Any]) -> float | None:
-    """What the usage costs; None where it is not known, never a guess. `message` is a checked usage message."""
+    """What the usage costs; None if that is unknown, never a guess. `message` is a checked usage message."""
     if message.get("cost") is not None:
         return float(message["cost"])
     if not message.get("model"):
@@ -30,14 +30,14 @@ def price(message: Mapping[str, Any]) -> float | None:
         except LookupError:
             continue
         except ValueError:
-            # A model with a price, and usage that does not fit it.
+            # The model has a price, but the usage does not fit it.
             return None
         return round(float(found.total_price), COST_DIGITS)
     return None
 
 
 def why_no_price(message: Mapping[str, Any]) -> str:
-    """What is missing where `price` gave None, and the line to add."""
+    """What is missing if `price` returned None, and the line to add."""
     model = message.get("model")
     if not model:
         return (
@@ -49,7 +49,7 @@ def why_no_price(message: Mapping[str, Any]) -> str:
             'prices need the extra llm: install agentrun-batch with it, as in pip install -e ".[llm]"; '
             f"or give the cost: ctx.usage(response, cost=…), or {FREE}"
         )
-    return f'no price is known for the model "{model}"; give it: ctx.usage(response, cost=…), or {FREE}'
+    return f'no price is known for the model "{model}"; give the cost: ctx.usage(response, cost=…), or {FREE}'
 
 
 def has_price_list() -> bool:
@@ -62,13 +62,13 @@ def has_price_list() -> bool:
 
 
 def _candidates(model: str, provider: str | None) -> Iterator[tuple[str | None, str]]:
-    """By which names to look, in order: `openai:gpt-5-mini` says its provider itself."""
+    """The names to look up, in order: `openai:gpt-5-mini` includes its provider."""
     before, colon, after = model.partition(":")
     if colon and before and after:
         yield before, after
     model = model.removeprefix("models/")
     yield provider, model
-    # Many providers speak OpenAI's API: the shape says openai, the name who makes the model. Not with a tag or a
-    # path, as of models that run on one's own machine.
+    # Many providers speak OpenAI's API: the shape says openai, the name says who makes the model. Not with a tag or
+    # a path, as local models have.
     if provider == "openai" and ":" not in model and "/" not in model:
         yield None, model

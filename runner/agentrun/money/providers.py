@@ -13,13 +13,13 @@ from agentrun.money.usage import TOKEN_FIELDS, WHAT_WOULD_DO, check_usage, whole
 
 
 def read_usage(response: Any) -> dict[str, Any]:
-    """The usage message of a response, or of its `usage` alone (which does not say the model).
+    """The usage message of a response, or of its `usage` alone (which does not name the model).
 
-    ValueError if there is no usage in it.
+    ValueError if it has no usage.
     """
     usage = _usage_in(response)
     if usage is None:
-        raise ValueError(f"there is no usage in {_described(response)}; {WHAT_WOULD_DO}")
+        raise ValueError(f"{_described(response)} has no usage; {WHAT_WOULD_DO}")
     if _has(usage, "prompt_tokens"):
         found = _of_openai_chat(usage)
     elif _has(usage, "prompt_token_count") or _has(usage, "promptTokenCount"):
@@ -37,17 +37,17 @@ def read_usage(response: Any) -> dict[str, Any]:
             found["model"] = model
     cached = (found.get("cache_read_tokens") or 0) + (found.get("cache_write_tokens") or 0)
     if cached > (found.get("input_tokens") or 0):
-        # A server that counts them apart, whatever its dialect says.
+        # This server counts cached tokens separately, whatever its API says.
         found["input_tokens"] = (found.get("input_tokens") or 0) + cached
     return check_usage(found)
 
 
 def _usage_in(response: Any) -> Any:
-    """Where the numbers are; None where there are none."""
+    """The part with the numbers; None if there is none."""
     for name in ("usage", "usage_metadata", "usageMetadata"):
         usage = _get(response, name)
         if callable(usage) and not _has_tokens(usage):
-            # pydantic-ai's was a method once.
+            # In older versions of pydantic-ai it is a method.
             usage = usage()
         if usage is not None and _has_tokens(usage):
             return usage
@@ -89,7 +89,7 @@ def _is_anthropic(usage: Any, response: Any) -> bool:
 
 
 def _of_anthropic(usage: Any) -> dict[str, Any]:
-    """Its input_tokens are those that the cache had no part in."""
+    """Its input_tokens exclude cached tokens."""
     read = whole_number("cache_read_input_tokens", _get(usage, "cache_read_input_tokens"), 0)
     written = whole_number("cache_creation_input_tokens", _get(usage, "cache_creation_input_tokens"), 0)
     return {
@@ -103,14 +103,14 @@ def _of_anthropic(usage: Any) -> dict[str, Any]:
 
 
 def _of_google(usage: Any) -> dict[str, Any]:
-    """Snake case in Python, camel case in JSON. What it thinks, it writes; what its tools say, it reads."""
+    """Snake case in Python, camel case in JSON. Thoughts count as output, tool results as input."""
 
     def count(*names: str) -> int:
         found = [value for name in names if (value := _get(usage, name)) is not None]
         return whole_number(names[0], found[0] if found else None, 0)
 
     tools = count("tool_use_prompt_token_count", "toolUsePromptTokenCount")
-    # The live API says response for candidates.
+    # The live API calls candidates "response".
     said = count("candidates_token_count", "candidatesTokenCount", "response_token_count", "responseTokenCount")
     return {
         "provider": "google",
@@ -133,12 +133,12 @@ def _of_google_interaction(usage: Any) -> dict[str, Any]:
 
 
 def _of_pydantic_ai(usage: Any, response: Any) -> dict[str, Any]:
-    """Of a run, or of one response. It may be priced already, request by request, which is more exact than we can."""
+    """Of a run, or of one response. It may have a cost already, computed per request, which is more exact than ours."""
     requests = whole_number("requests", _get(usage, "requests"), 1)
     if missing := whole_number("unmeasured_requests", _get(usage, "unmeasured_requests"), 0):
         raise ValueError(
             f"{missing} of {max(missing, requests)} requests in {_described(response)} came back without usage, so "
-            f"what they cost is not known; let the server report it, or give input_tokens= and output_tokens=, or cost="
+            f"their cost is unknown; let the server report it, or give input_tokens= and output_tokens=, or cost="
         )
     last = _last_response(response)
     found = {name: _get(usage, name) for name in (*TOKEN_FIELDS, "cost")}
@@ -154,7 +154,7 @@ def _last_response(result: Any) -> Any:
     try:
         return _get(result, "response")
     except ValueError:
-        # A run without any.
+        # A run without any response.
         return None
 
 

@@ -1,10 +1,8 @@
-"""What an attempt used: read off a provider's response, checked, added up, shown.
+"""What an attempt used: checked, added up, formatted.
 
 A usage message says `model`, `provider`, `input_tokens`, `output_tokens`, `cache_read_tokens`, `cache_write_tokens`
-(of which `cache_write_1h_tokens` for an hour, where told), `requests` and `cost`. `input_tokens` counts all that went
-in, cached or not. What records and runs keep is the total: `cost`, `input_tokens`, `output_tokens`, `requests`.
-
-The responses are known by their shape: nothing of the SDKs is imported.
+(including `cache_write_1h_tokens`, cached for an hour, if reported), `requests` and `cost`. `input_tokens` counts all
+input, cached or not. Records and runs keep the totals: `cost`, `input_tokens`, `output_tokens`, `requests`.
 """
 
 from __future__ import annotations
@@ -26,11 +24,11 @@ TOKEN_FIELDS = (
     "cache_write_1h_tokens",
 )
 MOST = 2**53
-"""Beyond it a number is no count of tokens, and other readers of the JSON would lose digits."""
+"""A larger number is not a token count, and other readers of the JSON would lose digits."""
 COST_DIGITS = 10
 
 WHAT_WOULD_DO = (
-    "give a response of the OpenAI, Anthropic or Google SDK, or a result of pydantic-ai, as it is or as its JSON; "
+    "give a response of the OpenAI, Anthropic or Google SDK, or a result of pydantic-ai, as an object or as JSON; "
     "or numbers: model=, input_tokens=, output_tokens=; or cost="
 )
 
@@ -79,14 +77,14 @@ class Usage(Struct, omit_defaults=True, kw_only=True):
 
 
 def check_usage(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A usage message with every field, as far as it makes sense; ValueError says what does not."""
+    """A usage message with every field; ValueError says what is wrong with it."""
     if all(message.get(name) is None for name in ("cost", "input_tokens", "output_tokens")):
-        raise ValueError(f"usage says neither tokens nor a cost; {WHAT_WOULD_DO}")
+        raise ValueError(f"usage has neither tokens nor a cost; {WHAT_WOULD_DO}")
     checked: dict[str, Any] = {}
     for name in ("model", "provider"):
         value = message.get(name)
         if value is not None and not isinstance(value, str):
-            raise ValueError(f"usage: {name} is {quoted(value)}; it is text")
+            raise ValueError(f"usage: {name} is {quoted(value)}; it must be text")
         checked[name] = value or None
     for name in TOKEN_FIELDS:
         checked[name] = whole_number(name, message.get(name), 0)
@@ -94,19 +92,19 @@ def check_usage(message: Mapping[str, Any]) -> dict[str, Any]:
     if not checked["cache_write_1h_tokens"]:
         del checked["cache_write_1h_tokens"]
     elif checked["cache_write_1h_tokens"] > checked["cache_write_tokens"]:
-        raise ValueError("usage: cache_write_1h_tokens is more than cache_write_tokens, which it is a part of")
+        raise ValueError("usage: cache_write_1h_tokens is more than cache_write_tokens, which includes it")
     cached = checked["cache_read_tokens"] + checked["cache_write_tokens"]
     if cached > checked["input_tokens"]:
         raise ValueError(
-            f"usage: input_tokens is {checked['input_tokens']}, and {cached} were read from and written to the cache; "
-            f"input_tokens is the total, with these"
+            f"usage: input_tokens is {checked['input_tokens']}, but {cached} were read from or written to the cache; "
+            f"input_tokens is the total, including these"
         )
     checked["cost"] = _cost(message.get("cost"))
     return checked
 
 
 def format_cost(cost: float) -> str:
-    """Money as people write it: $12.34, and of less than a dollar the digits that say something: $0.0312."""
+    """Money as people write it: $12.34, and below a dollar with the significant digits: $0.0312."""
     if cost >= 1 or not cost:
         return f"${cost:,.2f}"
     if cost < 0.000001:
@@ -126,7 +124,7 @@ def whole_number(name: str, value: Any, otherwise: int) -> int:
     if value is None:
         return otherwise
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST:
-        raise ValueError(f"usage: {name} is {quoted(value)}; it is a whole number, 0 or more")
+        raise ValueError(f"usage: {name} is {quoted(value)}; it must be a whole number, 0 or more")
     return value
 
 
@@ -134,5 +132,5 @@ def _cost(value: Any) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or not 0 <= value < math.inf:
-        raise ValueError(f"usage: cost is {quoted(value)}; it is US dollars, 0 or more")
+        raise ValueError(f"usage: cost is {quoted(value)}; it must be US dollars, 0 or more")
     return round(float(value), COST_DIGITS)

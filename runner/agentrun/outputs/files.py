@@ -49,7 +49,7 @@ _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP
 
 
 class ItemFilesError(ValueError):
-    """What an attempt left in `out` cannot be an output: its own fault, not the disk's."""
+    """What an attempt left in `out` cannot be published: the attempt's fault, not the disk's."""
 
 
 def files_folder(output: Path) -> Path:
@@ -58,21 +58,21 @@ def files_folder(output: Path) -> Path:
 
 
 class ItemFiles:
-    """The items' folders of one job. Threads may publish side by side, each for its own item."""
+    """The items' folders of one job. Threads may publish in parallel, each for its own item."""
 
     def __init__(self, folder: Path, disk: Disk | None = None) -> None:
         self._root = folder / "work"
         self._disk = disk or Disk()
         self._durable: set[Path] = set()
-        """Folders of published files whose own entry is known to be on disk."""
+        """Folders of published files whose own directory entry is known to be on disk."""
 
     @property
     def root(self) -> str:
-        """The folder that they are in."""
+        """The folder of all items' folders."""
         return str(self._root)
 
     def work(self, key: str, generation: int) -> Path:
-        """The item's folder, which may not be there yet."""
+        """The item's folder, which may not exist yet."""
         return self._root / work_name(key, generation)
 
     def publish(self, work: Path, output: Path, key: str) -> list[PublishedFile]:
@@ -102,12 +102,12 @@ class ItemFiles:
         ]
 
     def forget(self, key: str, generation: int) -> None:
-        """The item is done: its folders are no longer needed, also those of the generations before."""
+        """The item is done: remove its folders, including those of earlier generations."""
         for past in range(generation + 1):
             _discard_tree(self._disk, self.work(key, past))
 
     def sweep(self, is_done: Callable[[bytes], bool], output: Path | None = None) -> None:
-        """What launches that died have left: folders of items that are done (by the digest of their keys), and
+        """Remove what launches that died left behind: folders of items that are done (by the digest of their keys), and
         temporaries among the published files of `output`."""
         if os.path.lexists(self._root):
             check_folder(self._root)
@@ -129,8 +129,8 @@ class ItemFiles:
             self._disk.mkdir(str(home), 0o755)
         except FileExistsError:
             if not _is_folder(home):
-                raise UsageError(f"{home}: is not a folder (a link is not taken either); move it away") from None
-        # Also where it is there already: a launch that made it may have been killed before this.
+                raise UsageError(f"{home}: is not a folder (links are not followed); move it away") from None
+        # Even if it exists already: the launch that made it may have been killed before this.
         sync_folder(self._disk, home.parent)
         self._durable.add(home)
 
@@ -164,7 +164,7 @@ class ItemFiles:
     def _link(self, source: Path, target: Path) -> bool:
         found = os.lstat(source)
         if found.st_nlink > 1 or found.st_uid != os.geteuid():
-            # Somebody else's too: what they do to it later, and what we do to its mode, is to stay apart.
+            # Shared with somebody else: their later changes, and our change of mode, must not affect each other.
             return False
         os.chmod(source, 0o600)
         try:
@@ -179,7 +179,7 @@ class ItemFiles:
         try:
             reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except PermissionError:
-            raise ItemFilesError(f"out/…/{source.name}: cannot be read (whose is it?); give it a mode of 644") from None
+            raise ItemFilesError(f"out/…/{source.name}: cannot be read; check its owner, or give it mode 644") from None
         try:
             writing = self._disk.open(str(target), os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
             try:
@@ -202,7 +202,7 @@ class ItemFiles:
 
 
 class _Found:
-    """What is in an `out`: names relative to it, with `/`; folders before what is in them."""
+    """The contents of an `out`: names relative to it, with `/`; folders come before their contents."""
 
     def __init__(self) -> None:
         self.files: list[str] = []
@@ -216,7 +216,7 @@ class _Found:
         except (FileNotFoundError, NotADirectoryError):
             return found
         if not stat.S_ISDIR(kind):
-            raise ItemFilesError("out: is not a folder any more (a link is not followed); leave it where it was made")
+            raise ItemFilesError("out: is no longer a folder (links are not followed); do not replace it")
         with disk_errors(out):
             found._add(out, "")
         return found
@@ -228,10 +228,10 @@ class _Found:
         for entry in inner:
             name = before + entry.name
             if not is_unicode(name):
-                raise ItemFilesError(f"out/{name!a}: its name is not UTF-8, so no result can name it; rename it")
+                raise ItemFilesError(f"out/{name!a}: its name is not UTF-8, so results cannot name it; rename it")
             if len(name.encode()) > PATH_MOST_BYTES:
                 raise ItemFilesError(
-                    f"out/{name[:60]}…: is deeper than {PATH_MOST_BYTES:,} bytes of path; keep it flat"
+                    f"out/{name[:60]}…: its path is longer than {PATH_MOST_BYTES:,} bytes; use fewer or shorter folders"
                 )
             if entry.is_dir(follow_symlinks=False):
                 self.folders.append(name)
@@ -239,20 +239,20 @@ class _Found:
             elif entry.is_file(follow_symlinks=False):
                 self.files.append(name)
             else:
-                what = "a symbolic link" if entry.is_symlink() else "no regular file"
-                raise ItemFilesError(f"out/{name}: is {what}; only files and folders of files can be outputs")
+                what = "a symbolic link" if entry.is_symlink() else "not a regular file"
+                raise ItemFilesError(f"out/{name}: is {what}; only regular files and folders can be published")
         if len(self.files) > FILES_MOST:
             raise ItemFilesError(f"out: holds more than {FILES_MOST:,} files; put them into an archive")
 
 
 def _open_up(folder: Path, name: str) -> None:
-    """So that it can be listed, and removed later, whatever mode the attempt gave it."""
+    """Make a folder listable, and removable later, whatever mode the attempt gave it."""
     found = os.lstat(folder)
     if found.st_uid == os.geteuid():
         if stat.S_IMODE(found.st_mode) & 0o700 != 0o700:
             os.chmod(folder, 0o700)
     elif not os.access(folder, os.R_OK | os.X_OK):
-        raise ItemFilesError(f"out/{name}: cannot be read (it belongs to another user)")
+        raise ItemFilesError(f"out/{name}: cannot be read, because it belongs to another user; give it mode 755")
 
 
 def _is_folder(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What attempts print: one file a slot while they run, one file an item for those that are not done."""
+"""What attempts print: one file per slot while they run, one file per item that is not done."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ItemLogs:
             (self._folder / name).unlink(missing_ok=True)
 
     def trim(self, slots: int) -> None:
-        """Keep the end of those that grew too long. Writers append, so they go on at the new end."""
+        """Keep only the end of logs that grew too long. Writers append, so they continue at the new end."""
         for slot in range(slots):
             _trim(self.slot_path(slot))
 
@@ -88,7 +88,7 @@ class ItemLogs:
 
 
 def log_name(key: str) -> str:
-    """A file name for a key: readable as far as that is safe, and unique."""
+    """A file name for a key: unique, and as readable as is safe."""
     return f"{file_stem(key, digits=12)}.log"
 
 

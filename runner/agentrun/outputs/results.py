@@ -1,4 +1,4 @@
-"""The results: the deliverable, in item order, and nothing that differs from one run to the next."""
+"""The results, in item order, without anything that differs from one run to the next."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _gather(lines: Iterable[bytes]) -> Iterator[bytes]:
 def check_output(path: Path, *, ended: Sequence[Summary], overwrite: bool, is_first_launch: bool = False) -> None:
     """Told before the first item runs, not after the last: can the results be written here, and may they?
 
-    Before a run's first launch its files cannot be there: those that are have to be an earlier run's.
+    Before a run's first launch it has no files of its own: existing ones must be an earlier run's.
     """
     folder = path.parent
     if not folder.is_dir():
@@ -80,23 +80,23 @@ def check_output(path: Path, *, ended: Sequence[Summary], overwrite: bool, is_fi
         raise JobError(f"{path}: the folder {folder} cannot be written; choose another output with -o")
     if path.exists() and not overwrite and not _is_ours(path, ended):
         raise JobError(
-            f"{path}: is there already, and no run of this job wrote it; "
+            f"{path}: already exists, and no run of this job wrote it; "
             f"choose another output with -o, or add --overwrite"
         )
     _check_files(files_folder(path), is_foreign=is_first_launch and not ended and not overwrite)
 
 
 def _check_files(home: Path, *, is_foreign: bool) -> None:
-    """Where items' files would be published: what is there by an item's name would be replaced."""
+    """Check the folder where items' files are published: existing ones of the same name would be replaced."""
     if not os.path.lexists(home):
         return
     if home.is_symlink() or not home.is_dir():
         raise JobError(
-            f"{home}: is where the items' files go, and not a folder; move it away, or choose another with -o"
+            f"{home}: must be a folder for the items' files, but is not; move it away, or choose another output with -o"
         )
     if is_foreign and any(home.iterdir()):
         raise JobError(
-            f"{home}: is there already, and no run of this job made it; items' files would go there: "
+            f"{home}: already exists, and no run of this job made it; items' files would go there: "
             f"choose another output with -o, or add --overwrite"
         )
 

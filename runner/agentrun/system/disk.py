@@ -1,4 +1,4 @@
-"""Every call by which we change the disk, in one place.
+"""All calls that change the disk, in one place.
 
 The crash tests put their own Disk here: one that records, fails at the n-th call, or kills the process there.
 """
@@ -107,13 +107,13 @@ def temporary_name(folder: Path | str, name: str) -> str:
 
 
 def is_temporary(name: str, of: str | None = None) -> bool:
-    """Is it one that a launch which died has left behind? With `of`, one of that file."""
+    """Whether it is the name of a temporary file, perhaps left by a launch that died; with `of`, one of that file."""
     found = _TEMPORARY.fullmatch(name)
     return found is not None and of in (None, found[1])
 
 
 def replace_file(disk: Disk, path: Path, chunks: Iterable[bytes], *, mode: int = 0o600) -> None:
-    """Make `path` hold `chunks`, wholly or not at all, and durably."""
+    """Replace `path` with `chunks`, atomically and durably."""
     temporary = temporary_name(path.parent, path.name)
     fd = disk.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
@@ -131,7 +131,7 @@ def replace_file(disk: Disk, path: Path, chunks: Iterable[bytes], *, mode: int =
 
 
 def discard(disk: Disk, path: str) -> None:
-    """Unlink what may not be there; what cannot be unlinked is left for the next launch's pruning."""
+    """Unlink a file that may not exist; one that cannot be unlinked is left for the next launch to prune."""
     try:
         disk.unlink(path)
     except OSError:
@@ -139,7 +139,7 @@ def discard(disk: Disk, path: str) -> None:
 
 
 def discard_temporaries(disk: Disk, path: Path) -> None:
-    """Unlink what launches that died while they wrote `path` have left beside it."""
+    """Unlink temporaries beside `path`, left by launches that died while writing it."""
     for name in os.listdir(path.parent):
         if is_temporary(name, path.name):
             discard(disk, str(path.parent / name))
@@ -158,7 +158,7 @@ def is_local(folder: str) -> bool:
 
 
 def secure_folder(disk: Disk, folder: Path) -> None:
-    """Make `folder`, or refuse one that others could tamper with."""
+    """Make `folder`; refuse an existing one that others could tamper with."""
     made = True
     try:
         disk.mkdir(str(folder))
@@ -168,10 +168,10 @@ def secure_folder(disk: Disk, folder: Path) -> None:
         above = folder.parent
         raise UsageError(f"{above}: there is no such folder; make it with: mkdir -p {quote(str(above))}") from None
     try:
-        # Also where it is there already: a launch that made it may have been killed before this.
+        # Even if it exists already: the launch that made it may have been killed before this.
         sync_folder(disk, folder.parent)
     except PermissionError:
-        # Of a folder that others made for us the parent may be closed to us.
+        # If others made the folder for us, its parent may be closed to us.
         if made:
             raise
     check_folder(folder)
@@ -181,19 +181,19 @@ def check_folder(folder: Path) -> None:
     """Refuse a folder that others could tamper with."""
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode):
-        raise UsageError(f"{folder}: is not a folder (a link is not taken either); move it away")
+        raise UsageError(f"{folder}: is not a folder (links are not followed); move it away")
     if found.st_uid != os.geteuid():
         raise UsageError(f"{folder}: belongs to another user (uid {found.st_uid}); use --state-dir")
     if found.st_mode & 0o022:
-        raise UsageError(f"{folder}: can be written by others; mend it with: chmod 700 {quote(str(folder))}")
+        raise UsageError(f"{folder}: can be written by others; fix it with: chmod 700 {quote(str(folder))}")
 
 
 def disk_error(where: Path | str, error: OSError) -> DiskError:
-    """An OSError in words: where, what, and what to do."""
+    """A DiskError for an OSError: where, what, and what to do."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         what = "the disk is full; make room"
     elif error.errno == errno.EFBIG:
-        what = "the file may not grow any further (a limit on file size); raise it"
+        what = "the limit on file size is reached; raise it"
     elif error.errno == errno.EROFS:
         what = "the file system is read-only; make it writable, or use --state-dir"
     elif error.errno in (errno.EACCES, errno.EPERM):

@@ -1,11 +1,11 @@
-"""The guardian: a small process per launch that outlives the runner until what is left of it has ended.
+"""The guardian: a small process per launch that outlives the runner until all its processes are gone.
 
 It holds the lock's descriptor and the read end of a pipe whose write end only the runner has. When the pipe
 ends, by a clean close or by the runner's death, it kills every process of the launch, and then exits, which
-frees the lock: **while anything of a launch is alive, no other launch can begin.**
+frees the lock: **while any process of a launch is alive, no other launch can start.**
 
 A process belongs to a launch if its environment carries the launch's marker (a `setsid` grandchild whose
-parent is gone has nothing else in common with us), if it is in a session that the runner told of, or if it
+parent is gone has nothing else in common with us), if it is in a session that the runner reported, or if it
 descends from one of these. What escapes: a process with a session of its own *and* an emptied environment,
 whose parent has gone. Without /proc (macOS) there are no markers, only sessions and descendants.
 
@@ -32,7 +32,7 @@ ATTEMPT_VARIABLE = "AGENTRUN_ATTEMPT_ID"
 CLOSE_SECONDS = 30.0
 
 GATHER_SECONDS = 0.02
-"""What is told meanwhile is taken in together: most programs that are told of have ended by then."""
+"""Reports within this time are processed together: most programs have exited by then."""
 
 _HAS_PROC = os.path.exists("/proc/self/environ")
 
@@ -45,7 +45,7 @@ class Process:
 
 
 def read_process(pid: int) -> Process | None:
-    """None if it is gone, or only waits to be reaped."""
+    """A process; None if it is gone or only waiting to be reaped."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -71,13 +71,13 @@ def _list_with_ps() -> dict[int, Process]:
     for line in text.splitlines():
         pid, parent, group, state = line.split(None, 3)
         if not state.startswith(b"Z"):
-            # A session of ours begins with a group of the same number.
+            # The leader of a session of ours also leads a group of the same number.
             table[int(pid)] = Process(int(pid), int(parent), int(group), int(group), 0)
     return table
 
 
 def carries(pid: int, mark: Mark) -> bool:
-    """Whether its environment has the marker. Those of nested launches are joined by `:`."""
+    """Whether its environment has the marker. Markers of nested launches are joined by `:`."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             environ = file.read()
@@ -96,12 +96,12 @@ def join_marker(environ: Mapping[str, str], mark: Mark) -> str:
 
 
 def find_tree(roots: Mapping[int, int | None], mark: Mark | None, *, spare: Iterable[int]) -> set[int]:
-    """The living processes of these sessions, those that carry the mark, and all their descendants.
+    """The live processes of these sessions, those that carry the mark, and all their descendants.
 
-    `roots` are the sessions' leaders, with their times of birth.
+    `roots` are the session leaders, with their start times.
     """
     table, spared = list_processes(), {0, 1, *spare}
-    # A number is not given out again while a session or group has it: with the leader gone, it is still ours.
+    # A pid is not reused while a session or group has it: even if the leader is gone, it is still ours.
     ours = {pid for pid, born in roots.items() if born is None or pid not in table or table[pid].born == born}
     found = {
         process.pid
@@ -124,7 +124,7 @@ def find_tree(roots: Mapping[int, int | None], mark: Mark | None, *, spare: Iter
 
 
 def birth(pid: int) -> int | None:
-    """When a living process was born, in the kernel's count: tells it from a later one of the same number."""
+    """The start time of a live process, in kernel ticks: distinguishes it from a later one with the same pid."""
     if not _HAS_PROC:
         return None
     process = read_process(pid)
@@ -132,24 +132,24 @@ def birth(pid: int) -> int | None:
 
 
 def end_tree(pid: int, mark: Mark | None = None, born: int | None = None) -> None:
-    """Kill the session that `pid` leads and everything that came of it; return when it is gone.
+    """Kill the session that `pid` leads and all its descendants; return when they are gone.
 
-    A leader that may have been reaped needs its time of birth.
+    A leader that may have been reaped needs its start time, `born`.
     """
     _end(lambda: find_tree({pid: born}, mark, spare={os.getpid()}))
 
 
 def end_launch(marker: str) -> None:
-    """Kill what carries the marker of a launch that died together with its guardian."""
+    """Kill the processes of a launch that died together with its guardian, by their marker."""
     _end(lambda: find_tree({}, (LAUNCH_VARIABLE, marker), spare={os.getpid()}))
 
 
 def _end(find: Callable[[], set[int]]) -> None:
     quiet, pause = 0, 0.001
-    # Collected before killing, as a killed parent's children are nobody's; twice, as one may fork in between.
+    # Collected before killing, because children of a killed parent are orphans; twice, because one may fork meanwhile.
     while quiet < 2:
         found = find()
-        # Stopped first, all of them: a shell whose child is killed before it goes on with its next command.
+        # All are stopped first: a shell whose child is killed would run its next command.
         for pid in found:
             _stop(pid)
         killed = [_kill(pid) for pid in found]
@@ -170,13 +170,13 @@ def _kill(pid: int) -> bool:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         return True
-    except PermissionError:  # became another user's: it can't be ended by us, and must not be waited for
+    except PermissionError:  # changed its user: we cannot kill it, and must not wait for it
         return False
     return True
 
 
 class Guardian:
-    """The runner's side: started once per launch, told of each session, and started anew if it is killed."""
+    """The runner's side: started once per launch, informed of each session, and restarted if it is killed."""
 
     def __init__(self, lock_fd: int | None, marker: str) -> None:
         self._lock_fd = lock_fd
@@ -200,7 +200,7 @@ class Guardian:
         return self._process.pid
 
     def began(self, pid: int) -> None:
-        """A session of ours, by its leader. Tell when it `ended`, before the leader is reaped."""
+        """Report a new session by its leader. Report its end with `ended`, before the leader is reaped."""
         self._told.add(pid)
         self._tell(f"+{pid}\n")
 
@@ -209,23 +209,23 @@ class Guardian:
         self._tell(f"-{pid}\n")
 
     async def died(self) -> None:
-        """Return when the guardian has died although it was not closed."""
+        """Return when the guardian has died without being closed."""
         import asyncio
 
         while self._closed or self._process.poll() is None:
             await asyncio.sleep(0.25)
 
     async def watch(self) -> None:
-        """For the launch's lifetime, as a task: replace a guardian that was killed."""
+        """A task for the launch's lifetime: replace a guardian that was killed."""
         while True:
             await self.died()
             self._spawn()
 
     def close(self, *, spare_own: bool = False) -> bool:
-        """End what is left of the launch. True when the guardian has gone; the lock is the runner's alone.
+        """Kill what is left of the launch. True if the guardian is gone, and only the runner has the lock.
 
-        With `spare_own`, not the runner's own children that nobody told of: in a user's script or notebook they may
-        be anything.
+        With `spare_own`, the runner's own children that were never reported are spared: in a user's script or
+        notebook they may be anything.
         """
         import subprocess
 
@@ -256,7 +256,7 @@ class Guardian:
                 pass_fds=[fd for fd in (self._lock_fd, read_end) if fd is not None],
                 start_new_session=True,
                 cwd="/",
-                # Without markers: no other launch's guardian may take it for one of its own.
+                # Without markers, so that no other launch's guardian kills it.
                 env={k: v for k, v in os.environ.items() if k not in (LAUNCH_VARIABLE, ATTEMPT_VARIABLE)},
             )
         finally:
@@ -315,7 +315,7 @@ def _restore(environ: MutableMapping[str, str], before: str | None) -> None:
 def watch_runner(pipe: int, runner: int) -> tuple[dict[int, int | None], bool]:
     """Wait for the end of the pipe or of the runner.
 
-    Returns the sessions told of, as `find_tree` takes them, and whether the runner's own children are to be spared.
+    Returns the reported sessions, as `find_tree` takes them, and whether to spare the runner's own children.
     """
     import select
 
@@ -325,7 +325,7 @@ def watch_runner(pipe: int, runner: int) -> tuple[dict[int, int | None], bool]:
     poll.register(pipe, select.POLLIN)
     runner_fd = -1
     try:
-        # A forked child may hold the pipe's write end for longer than the runner lives.
+        # A forked child may hold the pipe's write end after the runner has died.
         runner_fd = os.pidfd_open(runner)
         poll.register(runner_fd, select.POLLIN)
     except (AttributeError, OSError):
@@ -341,12 +341,12 @@ def watch_runner(pipe: int, runner: int) -> tuple[dict[int, int | None], bool]:
                 return told, spare_own
             *lines, rest = (rest + chunk).split(b"\n")
             spare_own |= b"=" in lines
-            _take_in(told, lines)
+            _update(told, lines)
         elif runner_fd in ready:
             return told, False
 
 
-def _take_in(told: dict[int, int | None], lines: Iterable[bytes]) -> None:
+def _update(told: dict[int, int | None], lines: Iterable[bytes]) -> None:
     began: set[int] = set()
     for line in lines:
         pid = int(line[1:]) if line[:1] in (b"+", b"-") else 0
@@ -360,7 +360,7 @@ def _take_in(told: dict[int, int | None], lines: Iterable[bytes]) -> None:
 
 
 def own_children(runner: int, told: Iterable[int]) -> set[int]:
-    """The runner's children that nobody told of, and theirs."""
+    """The runner's children that were never reported, and their descendants."""
     table, told = list_processes(), set(told)
     found: set[int] = set()
     todo = [runner]

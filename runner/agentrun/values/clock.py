@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 
 def now_seconds() -> float:
-    """Since 1970, to the millisecond."""
+    """Seconds since 1970, to the millisecond."""
     return time.time_ns() // 1_000_000 / 1000
 
 
@@ -18,13 +18,13 @@ def now_text() -> str:
 
 
 def new_run_id() -> str:
-    """Sorts by time, also within a second: 20260504T220311-0a2f19f3a1c"""
+    """A new run id, which sorts by time, even within a second: 20260504T220311-0a2f19f3a1c"""
     now = datetime.now(UTC)
     return f"{now:%Y%m%dT%H%M%S}-{now.microsecond:05x}{secrets.token_hex(3)}"
 
 
 def age_seconds(text: str) -> float:
-    """How long ago `text`, as of `now_text`, was; 0 for what cannot be read."""
+    """Seconds since `text`, a time as `now_text` writes it; 0 if it cannot be read."""
     try:
         then = datetime.fromisoformat(text)
     except ValueError:
@@ -33,7 +33,7 @@ def age_seconds(text: str) -> float:
 
 
 def local_clock(text: str) -> str:
-    """The local time of day of `text`, as of `now_text`, for people: 22:03"""
+    """The local time of day of `text`, a time as `now_text` writes it: 22:03"""
     try:
         return f"{datetime.fromisoformat(text).astimezone():%H:%M}"
     except ValueError:

@@ -1,4 +1,4 @@
-"""Values as JSON: what goes in comes out the same, or is refused with the place inside it."""
+"""Values as JSON: a value is written so that it reads back the same, or refused with the place of the fault."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 
 
 def parse_value(text: str) -> Any:
-    """A value that a person wrote as JSON, held as it is: what a record could not keep raises ValueError."""
+    """A value that a person wrote as JSON; ValueError if it is not JSON, or if a record could not keep it."""
 
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is not JSON; write null or text")
@@ -34,7 +34,7 @@ def parse_value(text: str) -> Any:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """As JSON: 1, 1.0 and true differ."""
+    """Whether two values are the same JSON: 1, 1.0 and true differ."""
     return encode(one) == encode(other)
 
 
@@ -56,10 +56,10 @@ def encode(value: Any, *, name: str = "output") -> bytes:
         text = orjson.dumps(value, default=_default)
     except (TypeError, ValueError, RecursionError) as error:
         raise find_fault(value, name) or NotJson(name, f"cannot be written as JSON: {error}") from None
-    # orjson writes NaN and Infinity as null without a word.
+    # orjson silently writes NaN and Infinity as null.
     if b"null" in text and (fault := find_fault(value, name)) is not None:
         raise fault
-    # What can be written nested this deep may not be readable again.
+    # JSON nested this deep can be written, but perhaps not read back.
     if text.count(b"[") + text.count(b"{") > DEPTH_LIMIT and (fault := find_fault(value, name)) is not None:
         raise fault
     return text
@@ -108,13 +108,13 @@ def find_fault(value: Any, name: str) -> NotJson | None:
                 orjson.dumps(part, default=_default)
             except (TypeError, ValueError, RecursionError):
                 return NotJson(path, f"is a {type(part).__name__}, which JSON cannot hold")
-            # It can be written, but a NaN inside it would be written as null.
+            # It can be written, but a NaN inside would become null.
             todo.append((_unfolded(part), path, depth + 1))
     return None
 
 
 def _unfolded(value: Any) -> Any:
-    """What is written in the place of an object: the fields of a dataclass or a model, the value of an enum."""
+    """What is written for an object: the fields of a dataclass or a model, the value of an enum."""
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Enum):

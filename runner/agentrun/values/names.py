@@ -1,4 +1,4 @@
-"""Names on disk for keys, which can hold anything: readable as far as that is safe."""
+"""File and folder names for keys, which can hold anything: as readable as is safe."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _DIGESTED = re.compile(r".*-[0-9a-f]{8}")
 
 
 def file_stem(key: str, *, digits: int) -> str:
-    """The readable end of a key and the beginning of its digest."""
+    """The readable end of a key and the start of its digest."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "_", key)[-60:].lstrip(".-")
     return f"{readable}-{key_digest(key).hex()[:digits]}"
 
 
 def folder_name(key: str) -> str:
-    """The key itself where it can be one; otherwise, and where it reads like another's stem, `file_stem`."""
+    """The key itself if it is safe and does not look like a `file_stem`; otherwise its `file_stem`."""
     if _PLAIN.fullmatch(key) and not _DIGESTED.fullmatch(key):
         return key
     stem = file_stem(key, digits=8)
@@ -25,6 +25,6 @@ def folder_name(key: str) -> str:
 
 
 def work_name(key: str, generation: int) -> str:
-    """Of the folder that an item works in: the key can be found again by its digest."""
+    """The name of an item's working folder: the digest of its key, by which it can be found again."""
     name = key_digest(key).hex()
     return f"{name}-g{generation}" if generation else name

@@ -8,7 +8,7 @@ NEWEST = 64
 
 
 class Ranges:
-    """Keeps the `NEWEST` ranges that were touched last; each call costs no more than a look at those."""
+    """The `NEWEST` ranges that changed last; each call costs no more than looking at those."""
 
     def __init__(self) -> None:
         self._last_of: dict[int, int] = {}  # first -> last, the newest at the end
@@ -47,7 +47,7 @@ class Ranges:
         del self._first_of[self._last_of.pop(first)]
 
     def listed(self) -> list[list[int]]:
-        """In order. Not to be changed: while nothing else changes it is the same list."""
+        """The ranges in order. Do not modify the list: it is reused until a range changes."""
         if self._listed is None:
             self._listed = sorted(map(list, self._last_of.items()))
         return self._listed

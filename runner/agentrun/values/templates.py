@@ -1,6 +1,6 @@
 """Placeholders in text: `{name}` stands for a value; `{{` and `}}` are braces.
 
-Plain replacement of known names in one pass: what a value says is never read as a placeholder.
+Known names are replaced in one pass: a placeholder inside a value is never replaced.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from agentrun.item import Item
 
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _NAMES = {"files": ("path", "text", "key", "index"), "lines": ("text", "key", "index")}
-"""What an item of that kind has; one of the other kinds has fields that only itself knows."""
+"""The placeholders of items of that kind; those of other kinds depend on the item's fields."""
 _ARGV_ONLY = ("dir", "out")
-# Linux takes 128 KiB for one argument, with the NUL at its end.
+# Linux allows 128 KiB for one argument, including the NUL at its end.
 ARGUMENT_LIMIT_BYTES = 128 * 1024 - 1
 
 
 def fill(template: str, values: Mapping[str, str], *, keep: Collection[str] = ()) -> str:
     """`template` with its placeholders replaced.
 
-    With `keep`, those names stay and the result is a template again. Anything else in single braces raises
+    With `keep`, these names stay and the result is a template again. Anything else in single braces raises
     ValueError with the rest of a sentence: `has the placeholder {custmer}; …`.
     """
     known = [*values, *keep]
@@ -46,7 +46,7 @@ def escape(text: str) -> str:
 
 
 def names_in(template: str) -> list[str]:
-    """The placeholders of a template, in order; ValueError where it is malformed."""
+    """The placeholders of a template, in order; ValueError if it is malformed."""
     names: list[str] = []
 
     def note(name: str) -> str:
@@ -58,7 +58,7 @@ def names_in(template: str) -> list[str]:
 
 
 def check_argv(command: Sequence[str], *, kind: str | None = None) -> None:
-    """Find early what `argv_for` would refuse for every item. `kind` is that of the items, where known."""
+    """Refuse early what `argv_for` would refuse for every item. `kind`: the kind of items, if known."""
     for element in command:
         for name in names_in(element):
             if (known := _NAMES.get(kind or "")) and name not in ("", *known, *_ARGV_ONLY):
@@ -68,12 +68,12 @@ def check_argv(command: Sequence[str], *, kind: str | None = None) -> None:
 def argv_for(command: Sequence[str], item: Item, *, dir: str = "", out: str = "") -> list[str]:
     """The argv of one item's program; `{dir}` and `{out}` are the folders it is given.
 
-    ValueError says what cannot be passed, and how it can.
+    ValueError says what cannot be passed, and what to do instead.
     """
     folders = {"dir": dir, "out": out}
 
     def value_of(name: str) -> str:
-        # A record's own field of that name is what its author means.
+        # A record's own field of that name takes precedence.
         if name in folders and not (isinstance(item.data, dict) and name in item.data):
             return folders[name]
         return _item_value(item, name)
@@ -82,7 +82,7 @@ def argv_for(command: Sequence[str], item: Item, *, dir: str = "", out: str = ""
     for element in command:
         text = _replace(element, value_of, braces=("{", "}"))
         if "\0" in text:
-            raise ValueError(f"the argument {element} has a NUL byte in it, which no argument can; {_STDIN}")
+            raise ValueError(f"the argument {element} has a NUL byte in it, which arguments cannot; {_STDIN}")
         try:
             size = len(os.fsencode(text))
         except UnicodeEncodeError:
@@ -94,7 +94,7 @@ def argv_for(command: Sequence[str], item: Item, *, dir: str = "", out: str = ""
 
 
 def check_prompt(template: str, *, kind: str, params: Mapping[str, Any], attaches: bool = True) -> None:
-    """Find early what `prompt_for` would refuse for every item. ValueError has the rest of a sentence."""
+    """Refuse early what `prompt_for` would refuse for every item. ValueError has the rest of a sentence."""
     known = _NAMES.get(kind)
     if known is not None and kind == "files" and attaches:
         known = ("file", *known)
@@ -102,16 +102,16 @@ def check_prompt(template: str, *, kind: str, params: Mapping[str, Any], attache
         if name == "":
             raise ValueError("has the placeholder {}; write {text} for the item's text (for braces write {{ and }})")
         if name == "file" and kind == "files" and not attaches:
-            raise ValueError("has the placeholder {file}; a file is attached where the prompt has {file}")
+            raise ValueError("has the placeholder {file}; only the prompt can have it")
         if known is not None and name not in known and name not in params:
             raise ValueError(_unknown(name, [*known, *params]))
 
 
 def prompt_for(template: str, item: Item, params: Mapping[str, Any]) -> list[str]:
-    """The text of one item's prompt, in parts: between each two of them stands `{file}`, the item's file.
+    """The text of one item's prompt, in parts: the item's file, `{file}`, goes between each two of them.
 
-    `{text}`, `{key}`, `{index}` and `{path}` are the item's, then come the parameters, then a record's fields: so a
-    parameter means the same for every item. ValueError says what the item lacks.
+    `{text}`, `{key}`, `{index}` and `{path}` are the item's, then come the parameters, then a record's fields, so that
+    a parameter means the same for every item. ValueError says what the item lacks.
     """
 
     def value_of(name: str) -> str:
@@ -127,7 +127,7 @@ def prompt_for(template: str, item: Item, params: Mapping[str, Any]) -> list[str
     return [_replace(part, value_of, braces=("{", "}")) for part in [*parts, template[start:]]]
 
 
-_STDIN = "pass it on standard input, where the item is as JSON"
+_STDIN = "read it from standard input, where the item is passed as JSON"
 
 
 def _item_value(item: Item, name: str) -> str:
@@ -142,7 +142,7 @@ def _item_value(item: Item, name: str) -> str:
         if item.line is not None:
             return item.line
         return data if isinstance(data, str) else item.key
-    # A record's own field called "text" or "path" is what its author means by {text} or {path}.
+    # A record's own field called "text" or "path" takes precedence for {text} or {path}.
     if isinstance(data, dict) and name in data:
         return _as_text(data[name])
     if name == "path" and item.path is not None:
@@ -179,5 +179,5 @@ def _unknown(name: str, known: Collection[str]) -> str:
     elif known:
         does = "known here: " + ", ".join(f"{{{one}}}" for one in list(dict.fromkeys(known))[:8])
     else:
-        does = "none is known here"
+        does = "there are none here"
     return f"has the placeholder {{{name}}}; {does} (for braces write {{{{ and }}}})"

@@ -1,7 +1,7 @@
 """Values as people write them: durations, allowances, rates.
 
-Each parser raises ValueError with the rest of a sentence, such as `is "2 parsecs"; write a duration such as
-…`, which callers put behind the name of what holds the value.
+Each parser raises ValueError with the rest of a sentence, such as `is "2 parsecs"; write a duration such as …`, which
+callers put after the name of the value.
 """
 
 from __future__ import annotations

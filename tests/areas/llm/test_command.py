@@ -185,7 +185,7 @@ def test_the_plan_asks_nothing_and_imports_nothing_heavy(agentrun: Run, docs: Pa
     [
         (["--prompt", "{text}"], "prompt needs a model; write model ="),
         (["--prompt", "{txt}", *MODEL], "prompt has the placeholder {txt}; did you mean {text}?"),
-        (["--prompt", "{text}", "--model", "gpt-5"], 'model is "gpt-5"; write who has it, and its name: openai:…'),
+        (["--prompt", "{text}", "--model", "gpt-5"], 'model is "gpt-5"; write the provider and the model: openai:…'),
         (["--prompt", "{text}", *MODEL, "--temperature", "3"], "temperature is 3.0; write a number from 0 to 2"),
         (["--prompt", "{text}", *MODEL, "--budget", "0"], "run.budget is 0.0; write US dollars, such as 5.00"),
         (["--prompt", "{text}", *MODEL, "--serve"], "serve is for a command; this job has a prompt: leave it out"),

@@ -101,7 +101,7 @@ def test_a_command_may_serve() -> None:
 
 
 def test_a_program_that_serves_gets_its_items_as_lines_and_not_in_its_words() -> None:
-    with pytest.raises(JobError, match=r"command has \{key\} in it; with serve = true an item comes as a line"):
+    with pytest.raises(JobError, match=r"command has \{key\} in it; with serve = true, each item is a line"):
         build({**LEAST, "agent": None, "command": ["x", "{key}"], "serve": True})
     assert build({**LEAST, "agent": None, "command": ["x", "{{}}"], "serve": True}).serve
 
@@ -243,7 +243,7 @@ def test_python_items_are_for_jobs_without_a_file() -> None:
         ({"items": {"files": "-"}}, 'items.files is "-"; standard input is read as lines, jsonl or csv'),
         ({"items": {"files": "{date}/*"}}, "items.files has the placeholder {date}"),
         ({"items": {"jsonl": "./r.jsonl"}, "output": "r.jsonl"}, "the items are read from that file"),
-        ({"carry": True, "run": {"concurrency": 2}}, "run.concurrency is 2, and carry = true needs 1"),
+        ({"carry": True, "run": {"concurrency": 2}}, "run.concurrency is 2, but carry = true needs 1"),
         ({"carry": "yes"}, 'carry is "yes"; write true or false'),
         ({"output": "out/"}, 'output is "out/"; write the path of a file'),
         ({"output": "{nope}.jsonl"}, "output has the placeholder {nope}"),
@@ -254,7 +254,7 @@ def test_python_items_are_for_jobs_without_a_file() -> None:
         ({"params": {"x": float("nan")}}, "params.x is nan"),
         ({"params": {"a b": 1}}, "params.a b is not a name"),
         ({"name": "{nope}"}, "name has the placeholder {nope}"),
-        ({"name": "{p}", "params": {"p": "a/b"}}, 'params.p is "a/b"; it goes into the job\'s name "{p}"'),
+        ({"name": "{p}", "params": {"p": "a/b"}}, 'params.p is "a/b"; it is part of the job\'s name "{p}"'),
         ({"name": "{p}", "params": {"p": [1]}}, "name has the placeholder {p}"),
     ],
 )
@@ -267,22 +267,22 @@ def test_a_wrong_value_is_refused_with_file_key_and_what_would_do(change: dict[s
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model": None}, 'prompt needs a model; write model = "openai:gpt-5-mini", say, or give --model'),
+        ({"model": None}, 'prompt needs a model; write model = "openai:gpt-5-mini", for example, or give --model'),
         ({"prompt": 3}, 'prompt is 3; write text, in quotes, or "@" and the path of a file'),
         ({"prompt": " "}, "prompt is empty"),
-        ({"prompt": "@ "}, 'prompt is "@ "; write the path of a file behind the @'),
+        ({"prompt": "@ "}, 'prompt is "@ "; write the path of a file after the @'),
         ({"prompt": "{txt}"}, "prompt has the placeholder {txt}; did you mean {text}?"),
         ({"prompt": "{}"}, "prompt has the placeholder {}; write {text} for the item's text"),
         ({"prompt": '{"a": 1} {text}'}, "(for braces write {{ and }})"),
         ({"prompt": "{file}", "items": {"lines": "x"}}, "prompt has the placeholder {file}; known here: {text}"),
         ({"prompt": "{text} {", "items": {"csv": "x"}}, "prompt has a single {; write {{ for a brace"),
-        ({"system": "{file}"}, "system has the placeholder {file}; a file is attached where the prompt has {file}"),
-        ({"model": "gpt-5"}, 'model is "gpt-5"; write who has it, and its name: openai:…, anthropic:…, google:…'),
-        ({"model": "openai:"}, 'model is "openai:"; write who has it'),
-        ({"model": "cohere:c"}, 'model is "cohere:c"; write who has it'),
+        ({"system": "{file}"}, "system has the placeholder {file}; only the prompt can have it"),
+        ({"model": "gpt-5"}, 'model is "gpt-5"; write the provider and the model: openai:…, anthropic:…, google:…'),
+        ({"model": "openai:"}, 'model is "openai:"; write the provider'),
+        ({"model": "cohere:c"}, 'model is "cohere:c"; write the provider'),
         ({"base_url": "localhost:1"}, 'base_url is "localhost:1"; write a URL such as'),
         ({"base_url": "http://ada:pw@x/v1"}, "base_url has a user in it; leave that out: keys come from the env"),
-        ({"base_url": "http://x", "model": "google:g"}, "base_url is for servers that speak the API of OpenAI"),
+        ({"base_url": "http://x", "model": "google:g"}, "base_url is for servers that speak the OpenAI API"),
         ({"max_output_tokens": 0}, "max_output_tokens is 0; write a whole number, 1 or more"),
         ({"temperature": 2.5}, "temperature is 2.5; write a number from 0 to 2"),
         ({"temperature": "hot"}, 'temperature is "hot"; write a number from 0 to 2'),

@@ -75,7 +75,7 @@ def test_a_model_that_is_not_known_has_no_price_and_the_line_to_add_is_told(mode
     assert price(message) is None
     assert why_no_price(message) == (
         f'no price is known for the model "{model}"; '
-        f"give it: ctx.usage(response, cost=…), or ctx.usage(cost=0) if it is free"
+        f"give the cost: ctx.usage(response, cost=…), or ctx.usage(cost=0) if it is free"
     )
 
 

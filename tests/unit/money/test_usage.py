@@ -243,7 +243,7 @@ def test_requests_that_came_back_without_usage_are_not_taken_for_free() -> None:
 
 @pytest.mark.parametrize("given", [{}, {"choices": []}, "text", None, 3, as_object({"usage": None, "model": "m"})])
 def test_what_has_no_usage_is_refused_with_what_would_do(given: Any) -> None:
-    with pytest.raises(ValueError, match=r"there is no usage in this .*input_tokens=, output_tokens=; or cost="):
+    with pytest.raises(ValueError, match=r"this .* has no usage.*input_tokens=, output_tokens=; or cost="):
         read_usage(given)
 
 
@@ -255,21 +255,21 @@ def test_what_was_given_is_named() -> None:
 @pytest.mark.parametrize(
     ("message", "why"),
     [
-        ({}, "says neither tokens nor a cost"),
-        ({"model": "m"}, "says neither tokens nor a cost"),
-        ({"input_tokens": -1}, "input_tokens is -1; it is a whole number, 0 or more"),
+        ({}, "has neither tokens nor a cost"),
+        ({"model": "m"}, "has neither tokens nor a cost"),
+        ({"input_tokens": -1}, "input_tokens is -1; it must be a whole number, 0 or more"),
         ({"input_tokens": 1.5}, "input_tokens is 1.5"),
         ({"input_tokens": True}, "input_tokens is true"),
         ({"input_tokens": "12"}, 'input_tokens is "12"'),
         ({"output_tokens": 2**60}, "output_tokens is 1152921504606846976"),
         ({"cost": 1, "requests": -2}, "requests is -2"),
-        ({"cost": float("nan")}, "cost is NaN; it is US dollars"),
+        ({"cost": float("nan")}, "cost is NaN; it must be US dollars"),
         ({"cost": float("inf")}, "cost is Infinity"),
         ({"cost": -0.01}, "cost is -0.01"),
         ({"cost": "3"}, 'cost is "3"'),
-        ({"cost": 1, "model": 3}, "model is 3; it is text"),
+        ({"cost": 1, "model": 3}, "model is 3; it must be text"),
         ({"input_tokens": 5, "cache_read_tokens": 4, "cache_write_tokens": 2}, "input_tokens is the total"),
-        ({"input_tokens": 5, "cache_write_tokens": 1, "cache_write_1h_tokens": 2}, "which it is a part of"),
+        ({"input_tokens": 5, "cache_write_tokens": 1, "cache_write_1h_tokens": 2}, "which includes it"),
     ],
 )
 def test_a_message_that_makes_no_sense_is_refused(message: dict[str, Any], why: str) -> None:

@@ -165,7 +165,7 @@ def make_socket(path: Path) -> None:
 def test_what_is_no_file_is_refused_by_name(place: Place, make: Callable[[Path], None]) -> None:
     place.write("sub/good", b"a")
     make(place.work / "out" / "sub" / "bad")
-    with pytest.raises(ItemFilesError, match=r"out/sub/bad: is (a symbolic link|no regular file)"):
+    with pytest.raises(ItemFilesError, match=r"out/sub/bad: is (a symbolic link|not a regular file)"):
         place.publish()
     assert not files_folder(place.output).exists()
 
@@ -183,7 +183,7 @@ def test_too_many_files_and_too_deep_ones_are_refused(place: Place) -> None:
         place.publish()
     place.files.forget("k", 0)
     place.write("/".join(["x" * 100] * 11), b"")
-    with pytest.raises(ItemFilesError, match="keep it flat"):
+    with pytest.raises(ItemFilesError, match="its path is longer than 1,024 bytes"):
         place.publish()
 
 
@@ -194,7 +194,7 @@ def test_a_planted_link_is_not_followed(place: Place, tmp_path: Path, level: str
     planted.rename(elsewhere)
     planted.symlink_to(elsewhere)
     (elsewhere / "secret").write_bytes(b"")
-    with pytest.raises((UsageError, ItemFilesError), match="is not a folder"):
+    with pytest.raises((UsageError, ItemFilesError), match="is (not|no longer) a folder"):
         place.publish()
     if level == "work":
         with pytest.raises(UsageError, match="is not a folder"):

@@ -111,7 +111,7 @@ def test_a_folder_of_files_that_no_run_of_this_job_made_is_left_alone(tmp_path: 
     home.mkdir()
     check_output(path, ended=[], overwrite=False, is_first_launch=True)
     (home / "precious").write_text("")
-    with pytest.raises(JobError, match=r"out\.files: is there already, and no run of this job made it"):
+    with pytest.raises(JobError, match=r"out\.files: already exists, and no run of this job made it"):
         check_output(path, ended=[], overwrite=False, is_first_launch=True)
     check_output(path, ended=[], overwrite=True, is_first_launch=True)
     check_output(path, ended=[Summary(run_id="1")], overwrite=False, is_first_launch=True)
@@ -120,7 +120,7 @@ def test_a_folder_of_files_that_no_run_of_this_job_made_is_left_alone(tmp_path: 
 
 def test_what_is_in_the_way_of_the_items_files_is_told_before_anything_is_run(tmp_path: Path) -> None:
     (tmp_path / "out.files").symlink_to(tmp_path)
-    with pytest.raises(JobError, match=r"out\.files: is where the items' files go, and not a folder"):
+    with pytest.raises(JobError, match=r"out\.files: must be a folder for the items' files"):
         check_output(tmp_path / "out.jsonl", ended=[], overwrite=True)
 
 

@@ -94,7 +94,7 @@ def test_each_placeholder_that_would_do_is_named_once() -> None:
     [("a\0b", "NUL"), ("x" * (ARGUMENT_LIMIT_BYTES + 1), "over 128 KiB"), ("\ud800", "surrogate")],
 )
 def test_what_no_argument_can_hold_is_refused_and_standard_input_offered(value: Any, why: str) -> None:
-    with pytest.raises(ValueError, match=f"{why}.*pass it on standard input"):
+    with pytest.raises(ValueError, match=f"{why}.*read it from standard input"):
         argv_for(["{v}"], Item(0, "k", data={"v": value}))
 
 
