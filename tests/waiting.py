@@ -26,12 +26,14 @@ async def eventually_on_loop(condition: Callable[[], Any], what: str) -> None:
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-def happens_before(is_over: Callable[[], Any], condition: Callable[[], Any], what: str) -> bool:
+def happens_before(
+    is_over: Callable[[], Any], condition: Callable[[], Any], what: str, *, pause_seconds: float = PAUSE_SECONDS
+) -> bool:
     """Wait until the condition holds, or it is over; whether the condition came first."""
     for _ in _looks(condition, what):
         if is_over():
             return False
-        time.sleep(PAUSE_SECONDS)
+        time.sleep(pause_seconds)
     return True
 
 

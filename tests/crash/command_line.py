@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import secrets
 import signal
 import subprocess
 import sys
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,8 +29,6 @@ OUR_FRAME = re.compile(r'File "[^"]*/(agentrun|agentrun_cli|typer|asyncio)/(?!ma
 """In a traceback; but for Ctrl-C before our first lines, when Python itself is not up yet."""
 MARK, LAUNCH, CALLS = "CRASH_MARK", "CRASH_LAUNCH", "CRASH_CALLS"
 """In the environment of a launch and of all that comes of it: whose it is, which one, and where attempts are noted."""
-
-Long = Callable[[random.Random, float], tuple[int, int]]
 
 # Each attempt leaves a line: the number of the launch, and the item.
 PYTHON_AGENT = """
@@ -236,56 +232,6 @@ def place(**given: Any) -> Iterator[Place]:
             yield made
         finally:
             made.end()
-
-
-@contextmanager
-def seeded(seed: object) -> Iterator[random.Random]:
-    """The moments of a test; a failure says how to have them again."""
-    try:
-        yield random.Random(str(seed))
-    except BaseException as error:
-        error.add_note(f"with the seed {seed!r}")
-        raise
-
-
-def again_and_again(one: Callable[[random.Random], int]) -> Long:
-    """For the long set: `one`, which says how often it tried, with new seeds until the time is over."""
-
-    def long(rng: random.Random, minutes: float) -> tuple[int, int]:
-        deadline, tried, failed = time.monotonic() + minutes * 60, 0, 0
-        while time.monotonic() < deadline:
-            seed = rng.getrandbits(64)
-            try:
-                with seeded(seed) as inner:
-                    tried += one(inner)
-            except Exception as error:
-                tried, failed = tried + 1, failed + 1
-                print(f"FAILED with the seed {str(seed)!r}: {type(error).__name__}: {error}", file=sys.stderr)
-        return tried, failed
-
-    return long
-
-
-def apart(module: str, function: str, *arguments: Any, timeout_seconds: float = 600.0) -> Any:
-    """Call a function of ours in a process of its own, from which it can fork: it has one thread, and is warm.
-
-    Arguments and result are JSON.
-    """
-    code = (
-        "import json, sys, importlib; found = getattr(importlib.import_module(sys.argv[1]), sys.argv[2]); "
-        "print(json.dumps(found(*json.loads(sys.argv[3]))))"
-    )
-    path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
-    ended = subprocess.run(
-        [sys.executable, "-c", code, module, function, json.dumps(arguments)],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=timeout_seconds,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr[-4000:]
-    return json.loads(ended.stdout.splitlines()[-1])
 
 
 def exit_of(process: subprocess.Popen[Any]) -> int:

@@ -122,6 +122,9 @@ class FaultyDisk(Disk):
         self._after = after
         self._counts = dict.fromkeys(CALLS, 0)
 
+    def __str__(self) -> str:
+        return f"{self._call} number {self._n}{' when it was done' if self._after else ''}"
+
     def _around(self, call: Call, target: str, do: Callable[[], T], instead: Callable[[], object] = int) -> T:
         self._counts[call] += 1
         self.calls.append((call, target))

@@ -1,14 +1,15 @@
 """Jobs whose launches are forked off a warm process: the executors are the real ones, and a launch begins at once.
 
-Only a process without threads may fork, so what uses this is run by `command_line.apart`.
+Only a process without threads may fork, so what uses this is run by `harness.run_apart`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ from agentrun.launch.launch import COMPACT_OVER_BYTES, Launch
 from agentrun.store.folder.store import FolderStore
 from agentrun.system.disk import Disk
 from crash.command_line import COMMAND
-from crash.kills import fork
+from crash.harness import Forked
 from crash.workload import NAME
-from waiting import PATIENCE_SECONDS, happens_before
+from waiting import PATIENCE_SECONDS
 
 REDO_LIMIT_BYTES = 700
 """A few records, so that most of them are in the journal."""
@@ -57,7 +58,6 @@ class Place:
         items = ItemsSpec(kind="lines", pattern="items.txt")
         self.job = Job(name=NAME, base=base, items=items, params={}, **{"agent": None, **given})
         self.agent = load_agent(self.job)
-        self.complaints = base / "complaints"
 
     @property
     def folder(self) -> Path:
@@ -133,27 +133,17 @@ class Place:
         finally:
             await executor.close()
 
-    def start(self, *, compacts: bool = False, disk: Disk | None = None) -> int:
-        """A launch in a child; its pid. It exits as the command would."""
-        self.complaints.unlink(missing_ok=True)
-        return fork(lambda: os._exit(self.launch(compacts=compacts, disk=disk)["exit_code"]), self.complaints)
+    def start(self, *, compacts: bool = False, disk: Disk | None = None) -> Forked:
+        """A launch in a child, which exits as the command would; its summary is then in `summary`."""
+        return Forked(lambda: self._launch_and_tell(compacts, disk), self.base / "complaints")
 
-    def end(self, pid: int) -> int:
-        """Wait for it; its exit code, or minus the signal. What it complained of is raised."""
-        ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        if self.complaints.exists():
-            raise Fault(f"a launch ended with {ended}: {self.complaints.read_text()}")
-        return ended
+    def _launch_and_tell(self, compacts: bool, disk: Disk | None) -> int:
+        summary = self.launch(compacts=compacts, disk=disk)
+        (self.base / "summary.json").write_text(json.dumps(summary, default=str))
+        return int(summary["exit_code"])
 
-
-class Fault(Exception):
-    """A promise that was broken."""
-
-
-def is_over(pid: int) -> bool:
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
-def wait_or_end(pid: int, condition: Callable[[], Any], what: str) -> bool:
-    """Wait for the condition; False if the launch ended before."""
-    return happens_before(lambda: is_over(pid), condition, what)
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Of the last launch that came to its end."""
+        found: dict[str, Any] = json.loads((self.base / "summary.json").read_bytes())
+        return found

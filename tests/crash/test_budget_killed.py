@@ -6,17 +6,19 @@ from typing import Any
 
 import pytest
 
-from crash.command_line import apart
-from crash.spending import BUDGET, ITEMS, prices
+from crash.harness import run_apart
+from crash.scenarios.spending import BUDGET, ITEMS, Moment, prices
 
 DUST = 1e-9
 ONE_PRICE = [0.03] * ITEMS
 KILLS = 5
 
 
-def spend(*arguments: Any) -> dict[str, Any]:
-    found: dict[str, Any] = apart("crash.spending", "spend", *arguments)
+def spend(costs: list[float], seed: int, kills: int, moment: Moment = "requests") -> dict[str, Any]:
+    """Kill so often, then go on until the budget is spent."""
+    found = run_apart("spending", {"costs": costs, "moment": moment}, kills=kills, tries=kills, seed=f"spend {seed}")
     print(found)
+    assert not found["faults"], found["faults"]
     assert found["exit_code"] == 4 and "the budget of $1.00 is reached" in found["reason"]
     return found
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from crash.command_line import Long, Place, again_and_again, place, seeded
+from crash.command_line import Place, place
+from crash.harness import Long, again_and_again, seeded
 from needs import require, require_linux, require_program, require_root
 
 KINDS = ("async", "process", "command", "thread")

@@ -38,7 +38,8 @@ from agentrun.launch.launch import Launch
 from agentrun.store.memory import MemoryStore
 from agentrun.values import json as jsontext
 from agentrun_cli.terminal import clean, clean_text
-from crash.command_line import COMMAND, OUR_FRAME, Long, Place, place
+from crash.command_line import COMMAND, OUR_FRAME, Place, place
+from crash.harness import Long
 from crash.workload import scratch
 from waiting import PATIENCE_SECONDS
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from crash.kills import in_processes_of_their_own
+from crash.harness import run_apart
 
 KILLS = int(os.environ.get("AGENTRUN_CRASH_KILLS", "10000"))
 
@@ -14,10 +15,8 @@ KILLS = int(os.environ.get("AGENTRUN_CRASH_KILLS", "10000"))
 @pytest.mark.parametrize("lightly", [False, True], ids=["launches", "their parts"])
 def test_of_runs_killed_at_random_nothing_is_lost_run_twice_or_out_of_order(lightly: bool) -> None:
     each = KILLS // 4
-    options = ["--lightly"] if lightly else []
-    found = in_processes_of_their_own(
-        [["--kills", str(each), "--seed", str(seed), *options] for seed in (1, 2)],
-    )
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda seed: run_apart("items", {"lightly": lightly}, kills=each, seed=seed), (1, 2)))
     faults = [fault for one in found for fault in one["faults"]]
     assert not faults, faults
     kills = sum(one["kills"] for one in found)
@@ -28,7 +27,7 @@ def test_of_runs_killed_at_random_nothing_is_lost_run_twice_or_out_of_order(ligh
 
 
 def test_of_runs_that_die_at_each_call_to_the_disk_the_next_launch_is_right() -> None:
-    (found,) = in_processes_of_their_own([["--each-call", "--items", "12"]])
+    found = run_apart("items", {"total": 12, "compacts": True})
     assert not found["faults"], found["faults"]
     print(found["kills"], "kills")
-    assert found["kills"] > 200
+    assert found["kills"] > 200 and found["kills"] == found["runs"]

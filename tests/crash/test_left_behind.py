@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from crash.command_line import Long, Place, again_and_again, place, seeded
+from crash.command_line import Place, place
+from crash.harness import Long, again_and_again, seeded
 from waiting import PATIENCE_SECONDS, eventually, happens_before_exit
 
 KINDS = ("async", "process", "thread", "command")

@@ -26,7 +26,7 @@ import pytest
 
 from agentrun.events import Began
 from agentrun.store.folder.store import FolderStore
-from crash.command_line import Long, apart
+from crash.harness import Long, apart
 from crash.model import Operation, Told
 from crash.workload import FakeAgent, Workload, scratch
 from needs import require, require_linux, require_program, require_root

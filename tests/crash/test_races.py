@@ -24,7 +24,8 @@ from agentrun.job.job import ItemsSpec, Job
 from agentrun.job.options import Options
 from agentrun.launch.execute import execute
 from agentrun.store.folder.store import FolderStore
-from crash.command_line import Long, Place, again_and_again, apart, exit_of, place, seeded
+from crash.command_line import Place, exit_of, place
+from crash.harness import Long, again_and_again, apart, seeded
 from crash.workload import scratch
 from waiting import PATIENCE_SECONDS, eventually
 
@@ -87,7 +88,8 @@ async def attempt(item: Any) -> dict[str, str]:
         if SCENE.leaves_a_program:
             subprocess.Popen(["sleep", "600"], pass_fds=[fd], start_new_session=True)
         SCENE.map[_HOLDS] = 1
-        while SCENE.holds_for_ever or not all(map(SCENE.has_ended, SCENE.waits_for)):
+        # Two that have the job would wait for each other for ever.
+        while not SCENE.map[_OVERLAP] and (SCENE.holds_for_ever or not all(map(SCENE.has_ended, SCENE.waits_for))):
             await asyncio.sleep(0.001)
         return {"text": item.text}
     finally:

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from crash.command_line import Long, Place, again_and_again, exit_of, place, seeded
+from crash.command_line import Place, exit_of, place
+from crash.harness import Long, again_and_again, seeded
 from waiting import happens_before_exit
 
 SIGNALS = {"async": 24, "process": 24, "thread": 26, "command": 26}

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from crash.command_line import Long, apart
-from crash.steps import KINDS, Kind, kill_apart
+from crash.harness import Long, run_apart
+from crash.scenarios.steps import KINDS, Kind
 
 KILLS: dict[Kind, int] = {"loop": 300, "thread": 150, "process": 40, "bash": 40}
 """300, fewer where a launch is dear: worker processes, and a shell that starts `agentrun step` and `agentrun ask`.
@@ -22,7 +22,7 @@ AT_ONCE = 2
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_finished_step_is_called_again_no_answer_lost_and_no_question_asked_twice(kind: Kind) -> None:
     """300 kills on the loop, 150 of threads, 40 of worker processes, 40 of a bash agent."""
-    found = kill_apart(kind, KILLS[kind], 1)
+    found = run_apart("steps", {"kind": kind}, kills=KILLS[kind], seed=f"{kind} 1")
     print(found)
     assert not found["faults"], found["faults"]
     assert found["kills"] == KILLS[kind]
@@ -31,7 +31,7 @@ def test_no_finished_step_is_called_again_no_answer_lost_and_no_question_asked_t
 
 
 def test_wherever_a_launch_dies_that_takes_in_answers_or_remembers_steps_the_next_one_is_right() -> None:
-    found = apart("crash.steps", "die_at_each_call", timeout_seconds=600.0)
+    found = run_apart("steps", {"kind": "loop", "total": 2})
     print(found)
     assert not found["faults"], found["faults"]
     assert found["kills"] > 100 and found["kills"] == found["runs"]
@@ -45,7 +45,10 @@ def _long(rng: random.Random, minutes: float) -> tuple[int, int]:
         # The dear ones first, so that they do not end alone.
         left, seeds = 0.0, {kind: rng.getrandbits(32) for kind in KINDS}
         while True:
-            ends = [pool.submit(kill_apart, kind, IN_FULL, seeds[kind], left) for kind in reversed(KINDS)]
+            ends = [
+                pool.submit(run_apart, "steps", {"kind": kind}, kills=IN_FULL, seed=seeds[kind], seconds=left)
+                for kind in reversed(KINDS)
+            ]
             for one in ends:
                 found = one.result()
                 tried += found["kills"]

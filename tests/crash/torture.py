@@ -14,6 +14,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 from crash import (
     test_full_disk,
@@ -25,12 +26,11 @@ from crash import (
     test_signals,
     test_steps_killed,
 )
-from crash.command_line import Long
 from crash.damage import STATE, is_noticed, journal_of, put_back, records, snapshots
 from crash.disks import CALLS
 from crash.faults import ERRORS, fail_at, starting_points
+from crash.harness import Long, run_apart
 from crash.inspection import Stage, record_history, recover
-from crash.kills import in_processes_of_their_own
 from crash.model import Model, Operation, State
 from crash.second import Crashes
 from crash.workload import Workload, scratch
@@ -43,13 +43,15 @@ def kills(seed: int, until: float) -> Iterator[int]:
     """Random kill -9 of forked runners."""
     while (left := until - time.monotonic()) > 0:
         seed += 2
-        seconds = str(min(left, 60.0))
-        found = in_processes_of_their_own(
-            [
-                ["--kills", "1000000", "--seed", str(seed), "--seconds", seconds],
-                ["--kills", "1000000", "--seed", str(seed + 1), "--seconds", seconds, "--lightly"],
+        seconds = min(left, 60.0)
+        with ThreadPoolExecutor(2) as pool:
+            ends = [
+                pool.submit(
+                    run_apart, "items", {"lightly": lightly}, kills=1_000_000, seed=seed + lightly, seconds=seconds
+                )
+                for lightly in (False, True)
             ]
-        )
+        found = [one.result() for one in ends]
         faults = [fault for one in found for fault in one["faults"]]
         assert not faults, faults
         yield sum(one["kills"] for one in found)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agentrun.money.prices import price
 from crash.command_line import COMMAND
-from crash.spending import BUDGET, CONCURRENCY, prices
+from crash.scenarios.spending import BUDGET, CONCURRENCY, prices
 from llm.server import Asked, serve
 from waiting import PATIENCE_SECONDS, eventually, happens_before_exit
 

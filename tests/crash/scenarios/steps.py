@@ -1,37 +1,26 @@
-"""kill -9 of runners whose agent has five steps and one question an item, while a person answers: a program of its own,
-because only a process without threads may fork.
-
-    python -m crash.steps --kind loop --kills 300 --seed 1
-
-prints what was found as JSON, and exits 1 where a finished step was called again, an answer lost, a question asked
-twice, or a result is not that of an undisturbed run.
-"""
+"""An agent with five steps and one question an item, while a person answers: no finished step is called again, no
+answer lost, no question asked twice, and the results are those of an undisturbed run."""
 
 from __future__ import annotations
 
-import argparse
-import gc
-import json
-import os
 import random
 import shutil
-import signal
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
-from itertools import count
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import orjson
 
 from agentrun.people.messages import answer_message, post, posted, run_of
+from agentrun.system.disk import Disk
 from agentrun.views.listing import open_listing
-from crash.command_line import apart
-from crash.disks import CALLS, Call, FaultyDisk
-from crash.forked import NOTE, Fault, Place, wait_or_end
+from crash.disks import CALLS
+from crash.forked import NOTE, Place
+from crash.harness import DyingScenario, Fault, Launched, freeze
 from crash.workload import NAME, scratch
 
 Kind = Literal["loop", "thread", "process", "bash"]
@@ -47,8 +36,6 @@ MOST_CALLS = {"loop": 5, "thread": 5, "process": 5, "bash": 3}
 """How many steps a launch that is to be killed at work may call before that."""
 LATER_SECONDS = {"loop": 0.003, "thread": 0.003, "process": 0.01, "bash": 0.1}
 """How much later it may be killed: about as long as it takes from one step to the next."""
-EXITS = (0, 3)
-"""Of a launch that nobody kills: complete, or nothing left but to wait."""
 
 # `call` before a step's work, `done` once it has returned, which it may do only when it is on disk.
 _PYTHON = f"""{NOTE}
@@ -145,21 +132,6 @@ def results_of(total: int, reply: Reply) -> bytes:
         steps = [f"{key}/{number}/{name}" for number, name in enumerate(STEPS)]
         lines.append({"index": index, "key": key, "output": {"steps": steps, "yes": yes, "answer": text}})
     return b"".join(orjson.dumps(line) + b"\n" for line in lines)
-
-
-@dataclass(slots=True)
-class Tally:
-    kills: int = 0
-    runs: int = 0
-    """Completed, in however many launches."""
-    survived: int = 0
-    """Launches that came to their end before the kill."""
-    answers: int = 0
-    at_work: int = 0
-    """Of these, posted while a runner worked."""
-    remembered: int = 0
-    """How often the result of a finished step was given to a later attempt."""
-    faults: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -271,100 +243,124 @@ class Watch:
             occurrences[name] += 1
 
 
-def kill_at_random(kind: Kind, kills: int, seed: int, seconds: float = 0.0) -> dict[str, Any]:
-    """Kill runners of `kind` until there were so many kills (or so many `seconds` are over), and complete what was
-    begun; what was found."""
-    chance, tally, began = random.Random(f"{kind} {seed}"), Tally(), time.monotonic()
+class Steps(DyingScenario):
+    # Complete, or nothing left but to wait.
+    exits = ends = (0, 3)
+    moments = (
+        *((call, False) for call in CALLS),
+        # Where it shows.
+        ("replace", True),
+        ("unlink", True),
+    )
 
-    def goes_on() -> bool:
-        return tally.kills < kills and not (seconds and time.monotonic() > began + seconds)
+    def __init__(self, kind: Kind, total: int) -> None:
+        self._closing = ExitStack()
+        self._base = self._closing.enter_context(scratch())
+        self._kind, self._total = kind, total
+        self._place = make_place(self._base / "run", kind, total)
+        self._watch = self._new_watch(999)
+        self._runs = 0
+        self._starts: dict[str, tuple[Watch, Path | None]] = {}
+        self._answers = 0
+        self._at_work = 0
+        """Of these, posted while a runner worked."""
+        self._remembered = 0
+        """How often the result of a finished step was given to a later attempt."""
 
-    with scratch() as path:
-        place = make_place(path / "run", kind, ITEMS[kind])
-        try:
-            _run_undisturbed(place, ITEMS[kind])
-            gc.collect()
-            gc.freeze()
-            while goes_on():
-                place.clear()
-                if kind in ("loop", "thread"):
-                    # Alone, a launch commits without a thread of its own.
-                    place.job = replace(place.job, concurrency=chance.choice((1, CONCURRENCY, CONCURRENCY)))
-                watch = Watch(place, ITEMS[kind], Reply(tally.runs))
-                _kill_a_run(watch, kind, chance, tally, goes_on)
-        except Exception as error:
-            tally.faults.append(f"after {tally.kills} kills ({kind}, seed {seed}): {type(error).__name__}: {error}")
-    return {**asdict(tally), "seconds": round(time.monotonic() - began, 1)}
+    @property
+    def is_complete(self) -> bool:
+        return self._place.is_complete
 
+    def warm_up(self) -> None:
+        place, watch = self._place, self._watch
+        ended = [place.launch()["exit_code"]]
+        answered = watch.answer(random.Random(0), 1.0)
+        ended.append(place.launch(compacts=True)["exit_code"])
+        watch.check()
+        expected = Counter(f"{what} {key_of(n)} {number}" for n in range(self._total) for what, number in _notes())
+        if ended != [3, 0] or answered != self._total or Counter(place.notes()) != expected:
+            raise Fault(f"an undisturbed run is not as expected: {ended}, {answered} answers, {place.notes()}")
+        freeze()
 
-FEW, DIED = 2, 9
+    def close(self) -> None:
+        self._closing.close()
 
+    def report(self) -> dict[str, Any]:
+        return {"answers": self._answers, "at_work": self._at_work, "remembered": self._remembered}
 
-def die_at_each_call() -> dict[str, Any]:
-    """Not at random: the process ends at the n-th call to the disk of each kind, for every n, right before it, and
-    after it where that shows; in a launch that begins a run, and in one that takes in answers."""
-    tally = Tally()
-    with scratch() as path:
-        place, saved = make_place(path / "run", "loop", FEW), path / "saved"
-        _run_undisturbed(place, FEW)
-        gc.collect()
-        gc.freeze()
-        moments = [(call, False) for call in CALLS] + [(call, True) for call in CALLS if call in ("replace", "unlink")]
-        try:
-            place.clear()
-            begun = Watch(place, FEW, Reply(1))
-            for call, after in moments:
-                _die_at_each(begun, None, tally, call, after)
-            place.clear()
-            if place.end(place.start()) != 3:
-                raise Fault("nothing waits")
-            answered = Watch(place, FEW, Reply(2))
-            answered.answer(random.Random(0), 1.0)
-            answered.check()
-            shutil.copytree(place.base, saved)
-            for call, after in moments:
-                _die_at_each(answered, saved, tally, call, after)
-        except Exception as error:
-            tally.faults.append(f"after {tally.kills} deaths: {type(error).__name__}: {error}")
-    return asdict(tally)
+    def begin(self, chance: random.Random) -> None:
+        self._place.clear()
+        if self._kind in ("loop", "thread"):
+            # Alone, a launch commits without a thread of its own.
+            concurrency = chance.choice((1, CONCURRENCY, CONCURRENCY))
+            self._place.job = replace(self._place.job, concurrency=concurrency)
+        self._watch = self._new_watch(self._runs)
+        self._runs += 1
 
+    def between(self, chance: random.Random) -> None:
+        if self._place.is_begun and chance.random() < 0.6:
+            self._answers += self._watch.answer(chance, 0.6)
+        self._noted = len(self._place.notes())
 
-def _die_at_each(start: Watch, saved: Path | None, tally: Tally, call: Call, after: bool) -> None:
-    place = start.place
-    for n in count(1):
-        place.clear()
-        if saved is not None:
-            shutil.copytree(saved, place.base, dirs_exist_ok=True)
-        watch = start.copy()
-        ended = place.end(place.start(disk=FaultyDisk(call, n, lambda: os._exit(DIED), after=after)))
-        if ended in EXITS:
+    def start(self, chance: random.Random) -> Launched:
+        return self._place.start(compacts=chance.random() < 0.3)
+
+    def wait_for_a_moment(self, launched: Launched, chance: random.Random) -> None:
+        """While it starts, or some steps on, or some answers later."""
+        if chance.random() < 0.25:
+            time.sleep(chance.uniform(0.0, STARTUP_SECONDS[self._kind]))
             return
-        tally.kills += 1
-        try:
-            if ended != DIED:
-                raise Fault(f"it ended with {ended}")
-            watch.check()
-            while not place.is_complete:
-                if place.end(place.start()) not in EXITS:
-                    raise Fault("the next launch did not come to its end")
-                watch.check()
-                tally.answers += watch.answer(random.Random(n), 1.0) if place.is_begun else 0
-        except Fault as fault:
-            raise Fault(f"death at {call} number {n}{' when it was done' if after else ''}: {fault}") from None
-        tally.runs += 1
-        tally.remembered += watch.remembered
+        calls = chance.randint(1, MOST_CALLS[self._kind])
 
+        def has_called() -> bool:
+            return sum(note.startswith("call") for note in self._place.notes()[self._noted :]) >= calls
 
-def _run_undisturbed(place: Place, total: int) -> None:
-    """Once without a fork, so that a child need not import anything; and to see that it is as we expect."""
-    watch = Watch(place, total, Reply(999))
-    assert place.launch()["exit_code"] == 3
-    assert watch.answer(random.Random(0), 1.0) == total
-    assert place.launch(compacts=True)["exit_code"] == 0
-    watch.check()
-    assert place.is_complete
-    expected = Counter(f"{what} {key_of(n)} {number}" for n in range(total) for what, number in _notes())
-    assert Counter(place.notes()) == expected
+        if not launched.reaches(has_called, "the next step"):
+            return
+        time.sleep(chance.uniform(0.0, LATER_SECONDS[self._kind]))
+        if chance.random() < 0.3:
+            found = self._watch.answer(chance, 0.8)
+            self._answers, self._at_work = self._answers + found, self._at_work + found
+            time.sleep(chance.uniform(0.0, LATER_SECONDS[self._kind]))
+
+    def check(self, ended: int) -> None:
+        self._watch.check()
+
+    def check_complete(self) -> None:
+        self._remembered += self._watch.remembered
+
+    # ---- death at a call
+
+    def starting_points(self) -> Iterator[str]:
+        place = self._place
+        self._starts["a first launch"] = self._new_watch(1), None
+        yield "a first launch"
+        place.clear()
+        if place.start().wait() != 3:
+            raise Fault("nothing waits")
+        watch, saved = self._new_watch(2), self._base / "saved"
+        watch.answer(random.Random(0), 1.0)
+        watch.check()
+        shutil.copytree(place.base, saved)
+        self._starts["a launch that takes in answers"] = watch, saved
+        yield "a launch that takes in answers"
+
+    def go_to(self, point: str) -> None:
+        watch, saved = self._starts[point]
+        self._place.clear()
+        if saved is not None:
+            shutil.copytree(saved, self._place.base, dirs_exist_ok=True)
+        self._watch = watch.copy()
+
+    def start_on(self, disk: Disk | None) -> Launched:
+        return self._place.start(disk=disk)
+
+    def answer_all(self) -> None:
+        if self._place.is_begun:
+            self._answers += self._watch.answer(random.Random(0), 1.0)
+
+    def _new_watch(self, run: int) -> Watch:
+        return Watch(self._place, self._total, Reply(run))
 
 
 def _notes() -> list[tuple[str, int]]:
@@ -373,64 +369,5 @@ def _notes() -> list[tuple[str, int]]:
     return [("call", n) for n in every] + [("done", n) for n in every] + [("done", n) for n in every[:ASK_AFTER]]
 
 
-def _kill_a_run(watch: Watch, kind: Kind, chance: random.Random, tally: Tally, goes_on: Callable[[], bool]) -> None:
-    place = watch.place
-    while not place.is_complete:
-        if place.is_begun and chance.random() < 0.6:
-            tally.answers += watch.answer(chance, 0.6)
-        before = len(place.notes())
-        pid = place.start(compacts=chance.random() < 0.3)
-        if goes_on():
-            if _wait_for_a_moment(place, kind, pid, before, chance) and chance.random() < 0.3:
-                found = watch.answer(chance, 0.8)
-                tally.answers, tally.at_work = tally.answers + found, tally.at_work + found
-                time.sleep(chance.uniform(0.0, LATER_SECONDS[kind]))
-            os.kill(pid, signal.SIGKILL)
-        ended = place.end(pid)
-        if ended == -signal.SIGKILL:
-            tally.kills += 1
-        elif ended in EXITS:
-            tally.survived += 1
-        else:
-            raise Fault(f"a launch ended with {ended}")
-        watch.check()
-    tally.runs += 1
-    tally.remembered += watch.remembered
-
-
-def _wait_for_a_moment(place: Place, kind: Kind, pid: int, before: int, chance: random.Random) -> bool:
-    """While it starts, or some steps on; whether the launch is at work and alive."""
-    if chance.random() < 0.25:
-        time.sleep(chance.uniform(0.0, STARTUP_SECONDS[kind]))
-        return False
-    calls = chance.randint(1, MOST_CALLS[kind])
-
-    def has_called() -> bool:
-        return sum(note.startswith("call") for note in place.notes()[before:]) >= calls
-
-    is_at_work = wait_or_end(pid, has_called, "the next step")
-    time.sleep(chance.uniform(0.0, LATER_SECONDS[kind]) if is_at_work else 0.0)
-    return is_at_work
-
-
-def kill_apart(kind: Kind, kills: int, seed: int, seconds: float = 0.0) -> dict[str, Any]:
-    """The same, in a process of its own."""
-    limit = seconds + 600.0
-    found: dict[str, Any] = apart("crash.steps", "kill_at_random", kind, kills, seed, seconds, timeout_seconds=limit)
-    return found
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="crash.steps", description=__doc__)
-    parser.add_argument("--kind", choices=KINDS, default="loop")
-    parser.add_argument("--kills", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=0.0, help="stop after so long, however many kills")
-    asked = parser.parse_args()
-    found = kill_at_random(asked.kind, asked.kills, asked.seed, asked.seconds)
-    print(json.dumps(found))
-    return 1 if found["faults"] else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def make(*, kind: Kind = "loop", total: int | None = None) -> Steps:
+    return Steps(kind, total or ITEMS[kind])

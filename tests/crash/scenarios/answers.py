@@ -1,20 +1,20 @@
-"""Answers posted while a runner works and while none does, with kills in between; and items that are begun anew."""
+"""Answers posted while a runner works and while none does, with a kill after each few: each is taken in once."""
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import time
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
-from agentrun.people.messages import Message, answer_message, post, posted, redo_message, run_of
+from agentrun.people.messages import Message, answer_message, post, posted, run_of
 from agentrun.views.listing import open_listing
-from crash.forked import NOTE, Fault, Place, wait_or_end
+from crash.forked import NOTE, Place
+from crash.harness import Fault, Launched, Scenario, freeze
 from crash.workload import NAME, scratch
 
 ROUNDS, EACH = 10, 5
@@ -88,54 +88,81 @@ class Person:
             raise Fault(f"lost: {lost}")
 
 
-def post_and_kill(seed: int) -> dict[str, Any]:
-    """50 answers while a runner works and 50 while none does; what was found when the run was complete."""
-    chance = random.Random(f"answers {seed}")
-    keys = [f"item-{n:03}" for n in range(2 * ROUNDS * EACH)]
-    order = chance.sample(keys, len(keys))
-    kills = taken_at_work = 0
-    with scratch() as path:
-        # Once without a fork, so that a child need not import anything.
-        assert Place(path / "first", ["item"], AGENT).launch()["exit_code"] == 3
-        place = Place(path / "run", [BUSY, *keys], AGENT, concurrency=CONCURRENCY)
-        person = Person(place, chance)
-        for number in range(ROUNDS):
-            at_work, at_rest = order[2 * number * EACH :][:EACH], order[(2 * number + 1) * EACH :][:EACH]
-            notes = len(place.notes())
-            pid = place.start()
-            if not wait_or_end(pid, lambda notes=notes: len(place.notes()) > notes, "work"):  # type: ignore[misc]
-                raise Fault(f"the launch ended with {place.end(pid)}")
-            if not number:
-                wait_or_end(pid, lambda: _count_waiting(place) == len(keys), "all items wait")
-            person.answer(at_work)
-            if number % 2:
-                wait_or_end(pid, lambda keys=at_work: _are_taken(place, keys), "answers are taken in")  # type: ignore[misc]
-                taken_at_work += EACH
-                time.sleep(chance.uniform(0.0, 0.002))
-            else:
-                time.sleep(chance.uniform(0.0, INBOX_SECONDS))
-            os.kill(pid, signal.SIGKILL)
-            if place.end(pid) != -signal.SIGKILL:
-                raise Fault("a launch with an item at work has ended")
-            kills += 1
-            person.check()
-            person.answer(at_rest)
-            person.check()
-        (place.base / "release").touch()
-        ended = place.end(place.start())
-        if ended != 0:
-            raise Fault(f"the last launch ended with {ended}")
-        person.check()
+class Answers(Scenario):
+    # One item is at work for as long as it is killed.
+    exits = ()
+
+    def __init__(self) -> None:
+        self._closing = ExitStack()
+        self._base = self._closing.enter_context(scratch())
+        self._keys = [f"item-{n:03}" for n in range(2 * ROUNDS * EACH)]
+        self._round = self._rested = self._taken_at_work = 0
+        self._report: dict[str, Any] = {}
+        self._is_complete = False
+
+    def warm_up(self) -> None:
+        if Place(self._base / "first", ["item"], AGENT).launch()["exit_code"] != 3:
+            raise Fault("nothing waits")
+        freeze()
+
+    @property
+    def is_complete(self) -> bool:
+        return self._is_complete
+
+    def close(self) -> None:
+        self._closing.close()
+
+    def begin(self, chance: random.Random) -> None:
+        self._place = Place(self._base / "run", [BUSY, *self._keys], AGENT, concurrency=CONCURRENCY)
+        self._person = Person(self._place, chance)
+        self._order = chance.sample(self._keys, len(self._keys))
+
+    def between(self, chance: random.Random) -> None:
+        if self._rested < self._round:
+            self._person.answer(self._order[(2 * self._rested + 1) * EACH :][:EACH])
+            self._person.check()
+            self._rested += 1
+        self._noted = len(self._place.notes())
+
+    def start(self, chance: random.Random) -> Launched:
+        return self._place.start()
+
+    def wait_for_a_moment(self, launched: Launched, chance: random.Random) -> None:
+        place, at_work = self._place, self._order[2 * self._round * EACH :][:EACH]
+        if not launched.reaches(lambda: len(place.notes()) > self._noted, "work"):
+            raise Fault(f"the launch ended with {launched.wait()}")
+        if not self._round:
+            launched.reaches(lambda: _count_waiting(place) == len(self._keys), "all items wait")
+        self._person.answer(at_work)
+        if self._round % 2:
+            launched.reaches(lambda: _are_taken(place, at_work), "answers are taken in")
+            self._taken_at_work += EACH
+            time.sleep(chance.uniform(0.0, 0.002))
+        else:
+            time.sleep(chance.uniform(0.0, INBOX_SECONDS))
+        self._round += 1
+
+    def let_end(self) -> None:
+        (self._place.base / "release").touch()
+
+    def check(self, ended: int) -> None:
+        self._person.check()
+        self._is_complete = ended == 0
+
+    def report(self) -> dict[str, Any]:
+        return self._report
+
+    def check_complete(self) -> None:
+        place, said = self._place, self._person.said
         taken = Counter(record["id"] for record in place.records() if record["kind"] == "answer")
-        return {
-            "kills": kills,
-            "answers": len(person.said),
-            "duplicates": person.duplicates,
-            "taken_at_work": taken_at_work,
-            "taken": [taken[message["id"]] for message in person.said.values()],
+        self._report = {
+            "answers": len(said),
+            "duplicates": self._person.duplicates,
+            "taken_at_work": self._taken_at_work,
+            "taken": [taken[message["id"]] for message in said.values()],
             "records": taken.total(),
             "left": len(posted(place.folder)),
-            "results": _are_right(place, person, keys),
+            "results": _are_right(place, self._person, self._keys),
         }
 
 
@@ -162,40 +189,5 @@ def _are_right(place: Place, person: Person, keys: list[str]) -> bool:
     return place.output.read_bytes() == b"".join(orjson.dumps(line) + b"\n" for line in expected)
 
 
-ANEW = f"""{NOTE}
-async def agent(item, ctx):
-    if item.key == "waits":
-        return (await ctx.ask("Go on?")).text
-    note(item.key)
-    while (Path(__file__).parent / "hold").exists():
-        await asyncio.sleep(0.005)
-    times = (Path(__file__).parent / "notes.log").read_text().split().count(item.key)
-    await ctx.step("large", lambda: "x" * 5000)
-    return times
-"""
-
-
-def redo_and_compact() -> dict[str, Any]:
-    """Items are begun anew; one launch is killed in them, and another when it has compacted the journal."""
-    keys = [f"item-{n}" for n in range(4)]
-    with scratch() as path:
-        place = Place(path / "run", ["waits", *keys], ANEW, concurrency=len(keys))
-        assert place.launch()["exit_code"] == 3
-        with open_listing(place.folder) as listing:
-            views = list(listing.items({"done"}))
-            post(place.folder, [redo_message(view, run_of(listing, NAME), by="person") for view in views])
-        (place.base / "hold").touch()
-        sizes = []
-        for compacts in (False, True):
-            begun = len(place.notes()) + len(keys)
-            pid = place.start(compacts=compacts)
-            if not wait_or_end(pid, lambda begun=begun: len(place.notes()) >= begun, "work"):  # type: ignore[misc]
-                # With nothing to do it ends by itself.
-                raise Fault(f"nothing was begun anew: {place.end(pid)}")
-            os.kill(pid, signal.SIGKILL)
-            place.end(pid)
-            sizes.append(sum(file.stat().st_size for file in place.folder.glob("journal-*.jsonl")))
-        (place.base / "hold").unlink()
-        ended = place.launch()["exit_code"]
-        outputs = {record["key"]: record["output"] for record in place.records() if record["kind"] == "done"}
-        return {"ended": ended, "sizes": sizes, "outputs": [outputs[key] for key in keys]}
+def make() -> Answers:
+    return Answers()
