@@ -169,7 +169,7 @@ class Place:
         store = FolderStore(self.folder)
         if store.load().finished is not None:
             return set(range(self.total))
-        return {int(record["key"]) for _, record in store.scan() if record["kind"] == "done"}
+        return {int(record.key) for _, record in store.scan() if record.kind == "done"}
 
     @property
     def is_finished(self) -> bool:

@@ -97,7 +97,7 @@ def put_back(stage: Stage, now: State, path: str, older: State) -> bool:
         summary = go_on(workload, FakeAgent())
     except CheckpointError:
         return True
-    assert summary["exit_code"] == 0
+    assert summary.exit_code == 0
     assert workload.output.read_bytes() == workload.results, f"wrong results with an older {path}"
     return False
 

@@ -69,7 +69,7 @@ def fail_at(stage: Stage, state: State, call: Call, n: int, number: int) -> bool
         after = [path for kind, path in disk.calls[disk.failed_at + 1 :] if kind == "fsync"]
         assert call != "fsync" or not after, f"{what}: and then {after} was fsynced"
     else:
-        assert summary["exit_code"] == 0, what
+        assert summary.exit_code == 0, what
         assert workload.output.read_bytes() == workload.results, what
         if disk.failed_at is None:
             return False
@@ -84,7 +84,7 @@ def go_on_after(workload: Workload, done: frozenset[str], what: str) -> None:
     check_promised(workload, found, told=done, completed=False)
     if not found.is_finished:
         agent = FakeAgent()
-        assert workload.launch(agent)["exit_code"] == 0, what
+        assert workload.launch(agent).exit_code == 0, what
         again = found.done.intersection(agent.attempted)
         assert not again, f"{what}: run again: {sorted(again)}"
     assert workload.output.read_bytes() == workload.results, what

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from agentrun.agents.agent import load_agent
-from agentrun.checkpoint.record import decode_record
+from agentrun.checkpoint.record import Record, decode_record
+from agentrun.checkpoint.summary import Summary
 from agentrun.executors.choice import open_executor
 from agentrun.job.job import ItemsSpec, Job
 from agentrun.job.options import Options
@@ -88,24 +89,24 @@ class Place:
         except FileNotFoundError:
             return []
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Record]:
         """What is on disk, of the unfinished run or of that which has ended."""
         store = FolderStore(self.folder)
         if self.is_begun and store.load().finished is None:
             return [record for _, record in store.scan()]
         if not (ended := store.summaries()):
             return []
-        path = self.folder / "runs" / f"{ended[0]['run_id']}.jsonl"
+        path = self.folder / "runs" / f"{ended[0].run_id}.jsonl"
         if not path.exists():
             # It is finished, and the journal was about to be filed.
             (path,) = self.folder.glob("journal-*.jsonl")
         # What is behind its length was never whole.
-        text = path.read_bytes()[: ended[0]["journal_length"]]
+        text = path.read_bytes()[: ended[0].journal_length]
         return [decode_record(line) for line in text.split(b"\n")[:-1]]
 
     # ---- launches
 
-    def launch(self, *, compacts: bool = False, disk: Disk | None = None) -> dict[str, Any]:
+    def launch(self, *, compacts: bool = False, disk: Disk | None = None) -> Summary:
         """One launch here, to its end. Goes on with a run; where there is none, begins it."""
         options = Options(resume=self.is_begun, wait_seconds=PATIENCE_SECONDS)
         store = FolderStore(self.folder, disk=disk, redo_limit_bytes=REDO_LIMIT_BYTES)
@@ -126,7 +127,7 @@ class Place:
         finally:
             launch.close()
 
-    async def _work(self, launch: Launch) -> dict[str, Any]:
+    async def _work(self, launch: Launch) -> Summary:
         executor = open_executor(self.job, self.agent, guardian=None, environ={})
         try:
             return await launch.work(executor)
@@ -139,8 +140,8 @@ class Place:
 
     def _launch_and_tell(self, compacts: bool, disk: Disk | None) -> int:
         summary = self.launch(compacts=compacts, disk=disk)
-        (self.base / "summary.json").write_text(json.dumps(summary, default=str))
-        return int(summary["exit_code"])
+        (self.base / "summary.json").write_text(json.dumps(summary.as_json()))
+        return summary.exit_code
 
     @property
     def summary(self) -> dict[str, Any]:

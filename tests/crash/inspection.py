@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 
 from agentrun.checkpoint.ledger import STATE_NAMES
+from agentrun.checkpoint.summary import Summary
 from agentrun.errors import PlanError
 from agentrun.system.disk import Disk
 from crash.disks import RecordingDisk
@@ -89,7 +89,7 @@ def look(workload: Workload) -> Found:
         return Found(False, True, 0, frozenset())
     if loaded.checkpoint is None:
         return Found(False, False, 0, frozenset())
-    newest = {record["key"]: record["kind"] for _, record in store.scan()}
+    newest = {record.key: record.kind for _, record in store.scan()}
     assert set(newest.values()) <= set(STATE_NAMES)
     done = frozenset(key for key, kind in newest.items() if kind == "done")
     return Found(True, False, loaded.checkpoint.seq, done)
@@ -106,7 +106,7 @@ def check_promised(workload: Workload, found: Found, *, told: frozenset[str], co
         assert not workload.output.exists() or workload.output.read_bytes() == workload.results, "half of the results"
 
 
-def go_on(workload: Workload, agent: FakeAgent, *, disk: Disk | None = None, tell: Teller = nobody) -> dict[str, Any]:
+def go_on(workload: Workload, agent: FakeAgent, *, disk: Disk | None = None, tell: Teller = nobody) -> Summary:
     """Resume; and where there is nothing to resume, start."""
     try:
         return workload.launch(agent, disk=disk, tell=tell, resume=True)
@@ -123,7 +123,7 @@ def recover(stage: Stage, state: State, *, told: frozenset[str], completed: bool
     check_promised(workload, found, told=told, completed=completed)
     agent = FakeAgent()
     summary = go_on(workload, agent)
-    assert summary["exit_code"] == 0
+    assert summary.exit_code == 0
     assert workload.output.read_bytes() == workload.results
     again = found.done.intersection(agent.attempted)
     assert not again, f"run again: {sorted(again)}"
@@ -144,8 +144,8 @@ def record_history(workload: Workload) -> list[Operation]:
     second = workload.launch(FakeAgent(), disk=disk, tell=disk.add, limit=len(odd) - 1)
     third = workload.launch(FakeAgent(), disk=disk, tell=disk.add)
     disk.add(Completed())
-    assert [first["exit_code"], second["exit_code"], third["exit_code"]] == [1, 4, 0]
-    assert (workload.folder / "runs" / f"{third['run_id']}.jsonl").exists()
+    assert [first.exit_code, second.exit_code, third.exit_code] == [1, 4, 0]
+    assert (workload.folder / "runs" / f"{third.run_id}.jsonl").exists()
     return disk.log
 
 

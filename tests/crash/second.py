@@ -77,7 +77,7 @@ class Crashes:
         except PlanError:
             assert not found.told, "a run that was begun is not known any more"
             summary = self.workload.launch(FakeAgent(), **options)
-        if summary["exit_code"] == 0:
+        if summary.exit_code == 0:
             disk.add(Completed())
         return disk.log
 

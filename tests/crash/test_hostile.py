@@ -26,7 +26,7 @@ from hypothesis.strategies import SearchStrategy
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.failure import Failure
 from agentrun.agents.messages import Log
-from agentrun.checkpoint.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
+from agentrun.checkpoint.checkpoint import Checkpoint, RunContext, decode_checkpoint, encode_checkpoint
 from agentrun.errors import AgentrunError, CheckpointError, ItemsError, JobError
 from agentrun.items.open import open_source
 from agentrun.job.build import build_job
@@ -157,8 +157,8 @@ def check_items(example: tuple[bytes, str, str | None]) -> None:
 
 
 def a_checkpoint() -> dict[str, Any]:
-    made = Checkpoint("job", "20240101-abc", seq=3, context={"launches": 1, "date": "2024-01-01"})
-    made.journal_name = "journal-1.jsonl"
+    context = RunContext(launches=1, date="2024-01-01")
+    made = Checkpoint(job="job", run_id="20240101-abc", seq=3, context=context)
     found: dict[str, Any] = orjson.loads(encode_checkpoint(made))
     return found
 
@@ -257,7 +257,7 @@ def check_launch(example: tuple[list[Any], list[tuple[str, str]]]) -> None:
             return
         finally:
             launch.close()
-        assert summary["exit_code"] in (0, 1), summary
+        assert summary.exit_code in (0, 1), summary
         assert {entry.name for entry in base.iterdir()} <= {"results.jsonl", "results.partial.jsonl"}
         for path in base.iterdir():
             for line in path.read_bytes().split(b"\n")[:-1]:

@@ -43,5 +43,5 @@ def test_after_a_failed_call_nothing_is_acknowledged_and_the_next_launch_is_righ
 
 
 def test_a_short_write_is_continued(workload: Workload) -> None:
-    assert workload.launch(FakeAgent(), disk=ShortDisk())["exit_code"] == 0
+    assert workload.launch(FakeAgent(), disk=ShortDisk()).exit_code == 0
     assert workload.output.read_bytes() == workload.results

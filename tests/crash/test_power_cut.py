@@ -144,7 +144,7 @@ def launch(work: Workload, shared: Shared) -> None:
         shared, "run_again", shared.run_again or shared.is_promised(attempt.item.index)
     )
     summary = work.launch(agent, tell=tell, watcher=watch)
-    if summary["exit_code"] == 0:
+    if summary.exit_code == 0:
         shared.finished = True
 
 
@@ -157,7 +157,7 @@ def done_on_disk(work: Workload) -> set[int]:
     loaded = store.load()
     if loaded.checkpoint is None or loaded.finished is not None:
         return set()
-    return {index_of(record["key"]) for _, record in store.scan() if record["kind"] == "done"}
+    return {index_of(record.key) for _, record in store.scan() if record.kind == "done"}
 
 
 def begin(work: Workload, shared: Shared) -> int:

@@ -115,7 +115,7 @@ def contend(job: Job, agent: Agent, number: int, wait_seconds: float) -> int:
         SCENE.waits_for = [other for other in SCENE.waits_for if other != number]
         SCENE.pass_gate()
         store, options = FolderStore(job.base / "state" / "job"), Options(wait_seconds=wait_seconds)
-        code = int(asyncio.run(execute(job, agent, store, options=options))["exit_code"])
+        code = asyncio.run(execute(job, agent, store, options=options)).exit_code
     except AgentrunError as error:
         code = error.exit_code
         if code != 75:

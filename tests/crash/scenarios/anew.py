@@ -6,11 +6,12 @@ import random
 from contextlib import ExitStack
 from typing import Any
 
-from agentrun.people.messages import post, redo_message, run_of
+from agentrun.people.messages import redo_message
+from agentrun.store.folder.store import FolderStore
 from agentrun.views.listing import open_listing
 from crash.forked import NOTE, Place
 from crash.harness import Fault, Launched, Scenario
-from crash.workload import NAME, scratch
+from crash.workload import scratch
 
 AGENT = f"""{NOTE}
 async def agent(item, ctx):
@@ -48,11 +49,12 @@ class Anew(Scenario):
 
     def begin(self, chance: random.Random) -> None:
         self._place = place = Place(self._base / "run", ["waits", *self._keys], AGENT, concurrency=len(self._keys))
-        if place.launch()["exit_code"] != 3:
+        if place.launch().exit_code != 3:
             raise Fault("nothing waits")
-        with open_listing(place.folder) as listing:
+        store = FolderStore(place.folder)
+        with open_listing(store) as listing:
             views = list(listing.items({"done"}))
-            post(place.folder, [redo_message(view, run_of(listing, NAME), by="person") for view in views])
+            store.post([redo_message(view, listing.reader.run_id, by="person") for view in views])
         (place.base / "hold").touch()
 
     def between(self, chance: random.Random) -> None:
@@ -77,7 +79,7 @@ class Anew(Scenario):
             self._is_complete = True
 
     def check_complete(self) -> None:
-        outputs = {record["key"]: record["output"] for record in self._place.records() if record["kind"] == "done"}
+        outputs = {record.key: record.value for record in self._place.records() if record.kind == "done"}
         self._outputs = [outputs[key] for key in self._keys]
 
     def report(self) -> dict[str, Any]:

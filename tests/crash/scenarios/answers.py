@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
+from msgspec import structs
 
-from agentrun.people.messages import Message, answer_message, post, posted, run_of
+from agentrun.checkpoint.message import AnswerMessage
+from agentrun.people.messages import answer_message
+from agentrun.store.folder.store import FolderStore
 from agentrun.views.listing import open_listing
 from crash.forked import NOTE, Place
 from crash.harness import Fault, Launched, Scenario, freeze
-from crash.workload import NAME, scratch
+from crash.workload import scratch
 
 ROUNDS, EACH = 10, 5
 """In each round so many answers while a runner works, and as many when it was killed."""
@@ -44,27 +47,28 @@ class Person:
 
     place: Place
     chance: random.Random
-    said: dict[str, Message] = field(default_factory=dict)
+    said: dict[str, AnswerMessage] = field(default_factory=dict)
     """By key: the first answer."""
-    afterwards: list[Message] = field(default_factory=list)
+    afterwards: list[AnswerMessage] = field(default_factory=list)
     """What is posted again later."""
     duplicates: int = 0
 
     def answer(self, keys: list[str]) -> None:
         chance, messages, again = self.chance, list(self.afterwards), []
-        with open_listing(self.place.folder) as listing:
+        store = FolderStore(self.place.folder)
+        with open_listing(store) as listing:
             for key in keys:
                 view = listing.find(key=key)
                 if view is None or view.question is None:
                     raise Fault(f"{key} does not wait: {view}")
-                run_id = run_of(listing, NAME)
+                run_id = listing.reader.run_id
                 yes = chance.random() < 0.5
                 first = answer_message(view, run_id, yes=yes, text=f"first words about {key}", by="person")
                 other = answer_message(view, run_id, yes=not yes, text=f"other words about {key}", by="another")
                 self.said[key] = first
                 if chance.random() < 0.3:
                     # About a question that the item has not asked, or of another generation.
-                    messages.append(chance.choice(({**other, "question": 2}, {**other, "gen": 1})))
+                    messages.append(chance.choice((structs.replace(other, question=2), structs.replace(other, gen=1))))
                 messages.append(first)
                 if chance.random() < 0.4:
                     messages.append(other)
@@ -72,19 +76,19 @@ class Person:
                     again.append(chance.choice((first, other)))
         self.duplicates += len(messages) - len(keys)
         self.afterwards = again
-        post(self.place.folder, messages)
+        store.post(messages)
 
     def check(self) -> None:
         """Each answer was taken in once, or lies in the inbox; when no runner is alive."""
-        taken = [record for record in self.place.records() if record["kind"] == "answer"]
-        twice = [key for key, count in Counter(record["key"] for record in taken).items() if count > 1]
+        taken = [record for record in self.place.records() if record.kind == "answer"]
+        twice = [key for key, count in Counter(record.key for record in taken).items() if count > 1]
         if twice:
             raise Fault(f"taken in twice: {twice}")
-        others = [record for record in taken if record["id"] != self.said[record["key"]]["id"]]
+        others = [record for record in taken if record.id != self.said[record.key].id]
         if others:
             raise Fault(f"not the first answer: {others[0]}")
-        there = {record["id"] for record in taken} | {message["id"] for message in posted(self.place.folder)}
-        if lost := [key for key, message in self.said.items() if message["id"] not in there]:
+        there = {record.id for record in taken} | _in_inbox(self.place)
+        if lost := [key for key, message in self.said.items() if message.id not in there]:
             raise Fault(f"lost: {lost}")
 
 
@@ -101,7 +105,7 @@ class Answers(Scenario):
         self._is_complete = False
 
     def warm_up(self) -> None:
-        if Place(self._base / "first", ["item"], AGENT).launch()["exit_code"] != 3:
+        if Place(self._base / "first", ["item"], AGENT).launch().exit_code != 3:
             raise Fault("nothing waits")
         freeze()
 
@@ -154,27 +158,32 @@ class Answers(Scenario):
 
     def check_complete(self) -> None:
         place, said = self._place, self._person.said
-        taken = Counter(record["id"] for record in place.records() if record["kind"] == "answer")
+        taken = Counter(record.id for record in place.records() if record.kind == "answer")
         self._report = {
             "answers": len(said),
             "duplicates": self._person.duplicates,
             "taken_at_work": self._taken_at_work,
-            "taken": [taken[message["id"]] for message in said.values()],
+            "taken": [taken[message.id] for message in said.values()],
             "records": taken.total(),
-            "left": len(posted(place.folder)),
+            "left": len(_in_inbox(place)),
             "results": _are_right(place, self._person, self._keys),
         }
+
+
+def _in_inbox(place: Place) -> set[str]:
+    """The ids of the messages that no runner has processed yet."""
+    return {one.message.id for one in FolderStore(place.folder).inbox() if one.message is not None}
 
 
 def _count_waiting(place: Place) -> int:
     if not place.is_begun:
         return 0
-    with open_listing(place.folder) as listing:
+    with open_listing(FolderStore(place.folder)) as listing:
         return listing.counts["waiting"]
 
 
 def _are_taken(place: Place, keys: list[str]) -> bool:
-    with open_listing(place.folder) as listing:
+    with open_listing(FolderStore(place.folder)) as listing:
         return not any(view.key in keys for view in listing.items({"waiting"}))
 
 
@@ -182,8 +191,8 @@ def _are_right(place: Place, person: Person, keys: list[str]) -> bool:
     """The results are those of the first answers."""
     outputs: list[Any] = ["released"]
     for key in keys:
-        answer = person.said[key]["answer"]
-        outputs.append({"text": answer["text"], "yes": answer["yes"]})
+        answer = person.said[key].answer
+        outputs.append({"text": answer.text, "yes": answer.yes})
     lines = zip([BUSY, *keys], outputs, strict=True)
     expected = [{"index": n, "key": key, "output": output} for n, (key, output) in enumerate(lines)]
     return place.output.read_bytes() == b"".join(orjson.dumps(line) + b"\n" for line in expected)

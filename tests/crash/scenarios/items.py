@@ -11,7 +11,8 @@ import orjson
 
 from agentrun.agents.attempt import Attempt
 from agentrun.checkpoint.ledger import PENDING
-from agentrun.checkpoint.summary import new_checkpoint, summarise
+from agentrun.checkpoint.record import Try
+from agentrun.checkpoint.summary import Summary, first_checkpoint
 from agentrun.items.open import open_source
 from agentrun.job.options import Options
 from agentrun.outputs.results import write_results
@@ -131,7 +132,7 @@ class Items(DyingScenario):
             return
         if self._memory[COMPLETED]:
             raise Fault("a run that was complete is not")
-        found = [record["key"] for _, record in store.scan()]
+        found = [record.key for _, record in store.scan()]
         if found != [key_of(n) for n in range(len(found))]:
             raise Fault(f"lost, twice or out of order: {found}")
         if len(found) < acknowledged:
@@ -167,8 +168,8 @@ class Items(DyingScenario):
             memory[ACKNOWLEDGED] = max(memory[ACKNOWLEDGED], index)
 
         summary = go_on(self._workload, FakeAgent(on_attempt=on_attempt), tell=tell)
-        memory[COMPLETED] |= summary["exit_code"] == 0
-        return int(summary["exit_code"])
+        memory[COMPLETED] |= summary.exit_code == 0
+        return summary.exit_code
 
     def _launch(self, disk: Disk | None) -> int:
         """One launch of a run in which items may be done in any order."""
@@ -184,42 +185,45 @@ class Items(DyingScenario):
                 memory[BEGUN_AGAIN] = attempt.item.index + 1
 
         summary = self._workload.launch(FakeAgent(on_attempt=on_attempt), disk=disk, tell=tell)
-        memory[COMPLETED] |= summary["exit_code"] == 0
-        return int(summary["exit_code"])
+        memory[COMPLETED] |= summary.exit_code == 0
+        return summary.exit_code
 
     def _run_parts(self) -> int:
         memory, workload = self._memory, self._workload
         job, store = workload.job(), workload.store()
-        store.lock(wait_seconds=0.0)
+        lease = store.lock(wait_seconds=0.0)
         loaded = store.load()
         if loaded.finished is not None:
             store.finish(loaded.finished)
         if loaded.finished is not None or (loaded.checkpoint is None and store.summaries()):
             memory[COMPLETED] = 1
-            store.release()
+            lease.release()
             return 0
-        checkpoint = loaded.checkpoint or new_checkpoint(job)
+        checkpoint = loaded.checkpoint or first_checkpoint(job)
         resumed = loaded.checkpoint is not None
         source = open_source(job.items, job.base)
         run = recover(store, job, source, checkpoint, resumed=resumed, agent="v1", options=Options())
         ledger = run.ledger
-        checkpoint.context |= {"identity": job.identity(), "launches": run.launch + 1}
+        context = checkpoint.context
+        context.identity, context.launches = job.identity(), context.launches + 1
         store.commit(run.next_checkpoint({}))
         store.prune()
         memory[BEGAN] = 1
         for work in feed(source, ledger, lambda row: ledger.states[row] == PENDING):
             if work.item.index < memory[ACKNOWLEDGED]:
                 memory[BEGUN_AGAIN] = work.item.index + 1
-            ended = Ended("done", orjson.dumps(output_of(work.item.key)), tries=[{"at": 0.0, "seconds": 0.0}])
-            unit = Unit(work.row, 0, run.record(work, ended))
+            tries = [Try(launch=1, number=1, at=0.0, seconds=0.0)]
+            ended = Ended("done", orjson.dumps(output_of(work.item.key)), tries=tries)
+            unit = Unit(work.row, 0, run.record(work, ended, None))
             run.settle([unit])
-            (ledger.refs[work.row],) = store.commit(run.next_checkpoint({}), [unit.entry])
+            (ledger.refs[work.row],) = store.commit(run.next_checkpoint({}), [unit.record])
             memory[ACKNOWLEDGED] = work.item.index + 1
-        store.commit(run.next_checkpoint({}), flush=True)
-        output = write_results(ledger, store, run.output, Disk())
-        store.finish(summarise(checkpoint, status="finished") | {"output": output})
+        store.commit(run.next_checkpoint({}))
+        summary = Summary.of(checkpoint, status="finished")
+        summary.output = write_results(ledger, store, run.output, Disk())
+        store.finish(summary)
         memory[COMPLETED] = 1
-        store.release()
+        lease.release()
         return 0
 
 

@@ -70,7 +70,7 @@ class Spending(Scenario):
         self._report: dict[str, Any] = {}
 
     def warm_up(self) -> None:
-        if make_place(self._base / "first", [0.01]).launch()["exit_code"] != 0:
+        if make_place(self._base / "first", [0.01]).launch().exit_code != 0:
             raise Fault("an item that costs little is not done")
         freeze()
 

@@ -15,13 +15,15 @@ from typing import Any, Literal, get_args
 
 import orjson
 
-from agentrun.people.messages import answer_message, post, posted, run_of
+from agentrun.checkpoint.record import Question, Record
+from agentrun.people.messages import answer_message
+from agentrun.store.folder.store import FolderStore
 from agentrun.system.disk import Disk
 from agentrun.views.listing import open_listing
 from crash.disks import CALLS
 from crash.forked import NOTE, Place
 from crash.harness import DyingScenario, Fault, Launched, freeze
-from crash.workload import NAME, scratch
+from crash.workload import scratch
 
 Kind = Literal["loop", "thread", "process", "bash"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -169,16 +171,17 @@ class Watch:
     def answer(self, chance: random.Random, share: float) -> int:
         """Answer some of the questions that wait, each once; how many."""
         messages = []
-        with open_listing(self.place.folder) as listing:
+        store = FolderStore(self.place.folder)
+        with open_listing(store) as listing:
             for view in listing.items({"waiting"}):
                 assert view.question is not None
-                question = (view.key, view.gen, view.question["n"])
+                question = (view.key, view.gen, view.question.n)
                 if question not in self.answered and chance.random() < share:
                     yes, text = self.reply.to(view.key)
-                    message = answer_message(view, run_of(listing, NAME), yes=yes, text=text, by="person")
-                    self.answered[question] = message["id"]
+                    message = answer_message(view, listing.reader.run_id, yes=yes, text=text, by="person")
+                    self.answered[question] = message.id
                     messages.append(message)
-        post(self.place.folder, messages)
+        store.post(messages)
         return len(messages)
 
     def check(self) -> None:
@@ -192,15 +195,15 @@ class Watch:
 
     def _check_records(self) -> None:
         records = self.place.records()
-        kinds = Counter((record["kind"], record["key"]) for record in records)
+        kinds = Counter((record.kind, record.key) for record in records)
         again = [f"{kind} of {key}" for (kind, key), count in kinds.items() if kind != "step" and count > 1]
         if again:
             raise Fault(f"on record twice: {', '.join(again)}")
-        strange = [record for record in records if record["kind"] in ("failed", "skipped", "redo") or record["gen"]]
+        strange = [record for record in records if record.kind in ("failed", "skipped", "redo") or record.gen]
         if strange:
             raise Fault(f"nothing fails here, and nothing is begun anew: {strange[0]}")
-        self.done |= {record["key"] for record in records if record["kind"] == "done"}
-        steps = Counter((one["key"], one["name"], one["n"]) for one in records if one["kind"] == "step")
+        self.done |= {record.key for record in records if record.kind == "done"}
+        steps = Counter((one.key, one.name, one.n) for one in records if one.kind == "step")
         if steps and max(steps.values()) > 1:
             raise Fault(f"a step is on record twice: {steps.most_common(1)}")
         # Those of items that are done are no longer needed.
@@ -209,15 +212,15 @@ class Watch:
         self.steps |= steps.keys()
         self._check_questions(records)
 
-    def _check_questions(self, records: list[dict[str, Any]]) -> None:
-        taken = {record["key"]: record["id"] for record in records if record["kind"] == "answer"}
+    def _check_questions(self, records: list[Record]) -> None:
+        taken = {record.key: record.id for record in records if record.kind == "answer"}
         for record in records:
-            if record["kind"] == "waiting" and record["question"]["n"] != 1:
-                raise Fault(f"{record['key']} asked again: {record['question']}")
+            if isinstance(record.question, Question) and record.question.n != 1:
+                raise Fault(f"{record.key} asked again: {record.question}")
         wrong = {key for key, posted_id in taken.items() if self.answered.get((key, 0, 1)) != posted_id}
         if wrong:
             raise Fault(f"answers that nobody gave: {sorted(wrong)}")
-        in_inbox = {message["key"] for message in posted(self.place.folder)}
+        in_inbox = {one.message.key for one in FolderStore(self.place.folder).inbox() if one.message is not None}
         kept = taken.keys() | in_inbox | self.done
         if lost := {key for key, _, _ in self.answered} - kept:
             raise Fault(f"answers are lost, or their questions asked again: {sorted(lost)}")
@@ -273,9 +276,9 @@ class Steps(DyingScenario):
 
     def warm_up(self) -> None:
         place, watch = self._place, self._watch
-        ended = [place.launch()["exit_code"]]
+        ended = [place.launch().exit_code]
         answered = watch.answer(random.Random(0), 1.0)
-        ended.append(place.launch(compacts=True)["exit_code"])
+        ended.append(place.launch(compacts=True).exit_code)
         watch.check()
         expected = Counter(f"{what} {key_of(n)} {number}" for n in range(self._total) for what, number in _notes())
         if ended != [3, 0] or answered != self._total or Counter(place.notes()) != expected:

@@ -182,11 +182,12 @@ def test_a_step_that_took_a_time_that_is_none_is_kept_and_read_again(world: Worl
     world.items("x")
 
     async def script(attempt: Attempt, channel: Channel) -> Outcome:
-        found = await channel({"type": "step_get", "name": "a"})
-        if found["found"]:
-            return Outcome("done", found["output"].encode())
+        found = await channel(StepGet("a"))
+        assert isinstance(found, KnownStep)
+        if found.output is not None:
+            return Outcome("done", found.output.encode())
         put = {"type": "step_put", "name": "a", "n": 0, "output": "7", "seconds": seconds}
-        assert await channel(put) == {}
+        assert await call_json(channel, put) == Received()
         return failing()
 
     assert world.go(script).exit_code == 1
