@@ -48,56 +48,6 @@ MUTANTS = [
         (STATES,),
     ),
     Mutant(
-        "state.json written over in its place",
-        "StateFile.replace",
-        "self._spare = (kept, self._stored)",
-        "self._spare = (self._name, new.identity)",
-        (STATES,),
-    ),
-    Mutant(
-        "written over though somebody is reading it",
-        "StateFile._is_written_over",
-        "return False",
-        "",
-        (STATE_FILES,),
-        which=0,
-    ),
-    Mutant(
-        "what somebody put there written over",
-        "StateFile._is_written_over",
-        "_identity_of(found) != new.identity or found.st_nlink != 1 or found.st_mode & 63",
-        "found.st_nlink != 1 or found.st_mode & 63",
-        (STATE_FILES,),
-    ),
-    Mutant(
-        "written over though others may read it",
-        "StateFile._is_written_over",
-        "_identity_of(found) != new.identity or found.st_nlink != 1 or found.st_mode & 63",
-        "_identity_of(found) != new.identity or found.st_nlink != 1",
-        (STATE_FILES,),
-    ),
-    Mutant(
-        "written over though it has another name",
-        "StateFile._is_written_over",
-        "_identity_of(found) != new.identity or found.st_nlink != 1 or found.st_mode & 63",
-        "_identity_of(found) != new.identity or found.st_mode & 63",
-        (STATE_FILES,),
-    ),
-    Mutant(
-        "what is written over not cut to its new length",
-        "StateFile._is_written_over",
-        "found.st_size > len(text)",
-        "False",
-        (STATES,),
-    ),
-    Mutant(
-        "a finished run leaves the state.json before the last",
-        "FolderStore.finish",
-        "self._state.forget()",
-        "",
-        (STATES,),
-    ),
-    Mutant(
         "no fsync of the journal before outputs is emptied",
         "FolderStore._sync_journal",
         "self._disk.fsync(self._journal_fd)",
@@ -114,7 +64,11 @@ MUTANTS = [
     Mutant(
         "the journal fsynced after the state.json that counts on it",
         "FolderStore.begin.sync",
-        "self._replace_state(written, seq, after_journal=is_flushed)",
+        """
+if is_flushed:
+    self._sync_journal(before=written)
+self._replace_state(written, seq)
+""",
         """
 self._replace_state(written, seq)
 if is_flushed:
@@ -124,18 +78,18 @@ if is_flushed:
     ),
     Mutant(
         "journal read past its length",
-        "FolderStore.scan",
-        "lines.until(self._journal_length)",
-        "lines.after(0)",
+        "Records.scan",
+        "self._lines.until(self._length, since=since)",
+        "self._lines.after(0)",
         (STATES,),
     ),
     Mutant(
         "recovery unlinks before its first commit",
         "Launch._begin",
-        "await committer.commit_bare()",
+        "await checkpointing.commit()",
         """
-store.prune(keep=[self._spool] if self._spool else [])
-await committer.commit_bare()
+store.prune(keep=[spool] if spool else [])
+await checkpointing.commit()
 """,
         (RECOVERY,),
         which=0,
@@ -143,18 +97,18 @@ await committer.commit_bare()
     Mutant(
         "recovery acknowledges before its first commit",
         "Launch._begin",
-        "await committer.commit_bare()",
+        "await checkpointing.commit()",
         """
 self._watcher(Began(self.progress))
-await committer.commit_bare()
+await checkpointing.commit()
 """,
         (ORDER,),
         which=0,
     ),
     Mutant(
         "new journal named before its content is on disk",
-        "FolderStore.compact",
-        "self._disk.fsync(fd)",
+        "write_journal",
+        "disk.fsync(fd)",
         "",
         (STATES,),
     ),
@@ -168,29 +122,30 @@ await committer.commit_bare()
     Mutant(
         "old journal unlinked too early",
         "FolderStore.compact",
-        "self._replace_state(self._write_state(checkpoint, outputs, name, length), checkpoint.seq)",
+        "self._replace_state(..., checkpoint.seq)",
         """
-discard(self._disk, str(self._folder / self._journal_name))
-self._replace_state(self._write_state(checkpoint, outputs, name, length), checkpoint.seq)
+discard(self._disk, str(old))
+self._replace_state(self._state.write(encode_checkpoint(checkpoint)), checkpoint.seq)
 """,
         (STATES,),
     ),
     Mutant(
         "slot freed before the checkpoint",
-        "Slots._slot",
-        "await self._committer.commit(Unit(work.row, slot, record))",
-        "self._commit = asyncio.ensure_future(self._committer.commit(Unit(work.row, slot, record)))",
+        "Slots._work",
+        "await self._checkpointing.commit(Unit(work.row, slot, record))",
+        "self._committed = asyncio.ensure_future(self._checkpointing.commit(Unit(work.row, slot, record)))",
         (SLOT,),
     ),
     Mutant(
         "acknowledged before the rename",
-        "Committer._begin",
-        "self._order(write, partial(self._finish, units, waiting, note))",
+        "Checkpointing._write",
+        "self._order(self._store.begin(checkpoint, records), partial(self._written, units, waiting))",
         """
 for done in waiting:
     self._loop.call_soon(lambda done=done: done.done() or done.set_result(None))
+write = self._store.begin(checkpoint, records)
 slowly = (lambda: __import__('time').sleep(0.01) or write()) if units else write
-self._order(slowly, partial(self._finish, units, waiting, note))
+self._order(slowly, partial(self._written, units, waiting))
 """,
         (SLOT,),
     ),
@@ -215,7 +170,7 @@ except OSError:
     ),
     Mutant(
         "the store goes on after an error",
-        "FolderStore._refuse_unless_next",
+        "FolderStore._refuse_if_broken",
         "self._broken is not None",
         "False",
         (FSYNC_FAILS,),
@@ -229,11 +184,11 @@ except OSError:
     ),
     Mutant(
         "lock unlinked",
-        "Lock.release",
-        "self.fd = None",
+        "FolderLease.release",
+        "self._fd = None",
         """
 self._path.unlink()
-self.fd = None
+self._fd = None
 """,
         (ORDER,),
     ),
@@ -270,19 +225,18 @@ finally:
     Mutant(
         "state cleared before the summary",
         "FolderStore.finish",
-        "self._runs.file(filed, self._folder / self._journal_name if self._journal_name else None)",
+        "self._runs.file(filed, self._journal_path)",
         """
-if self._state_path.exists():
-    self._disk.unlink(str(self._state_path))
+self._state.unlink()
 self._sync_folder()
-self._runs.file(filed, self._folder / self._journal_name if self._journal_name else None)
+self._runs.file(filed, self._journal_path)
 """,
         (STATES,),
     ),
     Mutant(
         "its own results not known again",
         "Launch._end",
-        "run.checkpoint.context['completing'] = str(run.output)",
+        "run.context.completing = str(run.output)",
         "",
         (STATES,),
     ),
@@ -307,15 +261,16 @@ if made:
     Mutant(
         "watermark advanced over a running item",
         "Ledger._count",
-        "self._advance()",
-        "self.last_completed = max(self.last_completed, index)",
+        "self.last_completed = index - 1",
+        "self.last_completed = len(order) - 1",
         (ORDER,),
+        which=1,
     ),
     Mutant(
         "carry committed with the wrong item",
         "Run.record",
-        "fields['carry'] = ended.carry if ended.carry_set and ended.kind == 'done' else self.carry",
-        "fields['carry'] = self.carry",
+        "record.carry = ended.carry if ended.carry_set and ended.kind == 'done' else self.carry",
+        "record.carry = self.carry",
         (ORDER,),
     ),
     Mutant(
@@ -341,7 +296,7 @@ if made:
     ),
     Mutant(
         "a state.json that others replaced written over",
-        "FolderStore._refuse_unless_next",
+        "FolderStore._refuse_if_replaced",
         "not self._state.is_as_left()",
         "False",
         (ORDER,),
@@ -349,15 +304,15 @@ if made:
     Mutant(
         "an older state.json not noticed",
         "FolderStore.load",
-        "self._check_tail()",
+        "check_tail(self._state.path, checkpoint)",
         "",
         (f"{DAMAGE}::test_an_older_copy_is_refused_or_recovered_to_the_right_results",),
     ),
     Mutant(
         "check of state.json not compared",
         "decode_checkpoint",
-        "intact = text.endswith(_END) and _is_sealed(text)",
-        "intact = True",
+        "is_intact = text.endswith(_END) and _is_sealed(text)",
+        "is_intact = True",
         (DAMAGE,),
     ),
     Mutant(
@@ -377,18 +332,8 @@ if made:
     Mutant(
         "a full disk ignored by commit",
         "FolderStore.begin.sync",
-        """
-try:
-    self._replace_state(written, seq, after_journal=is_flushed)
-except OSError as error:
-    raise self._break(error) from error
-""",
-        """
-try:
-    self._replace_state(written, seq, after_journal=is_flushed)
-except OSError:
-    pass
-""",
+        "raise self._break(error) from error",
+        "pass",
         (FSYNC_FAILS,),
     ),
     Mutant(
@@ -437,26 +382,26 @@ return sorted(newest)
         "Mail.commit",
         """
 if units:
-    await self._committer.commit_all(units)
+    await self._checkpointing.commit(*units)
 """,
         """
-await self._committer.do(partial(self._store.drop, [one.name for one in decided if one.name]))
+await self._checkpointing.ask(partial(self._store.drop, [one.name for one in decided if one.name]))
 if units:
-    await self._committer.commit_all(units)
+    await self._checkpointing.commit(*units)
 """,
         (DEATHS,),
     ),
     Mutant(
         "an answer taken for another question",
         "_answer",
-        "run.ledger.states[row] != WAITING or run.ledger.questions.get(row) != message['question'] or record is None",
+        "run.ledger.states[row] != WAITING or run.ledger.questions.get(row) != message.question or record is None",
         "run.ledger.states[row] != WAITING or record is None",
         (ANSWERS,),
     ),
     Mutant(
         "an answer taken for another generation",
         "_decide",
-        "message['gen'] != run.ledger.generation(row)",
+        "message.gen != run.ledger.generation(row)",
         "False",
         (ANSWERS,),
     ),
@@ -484,7 +429,7 @@ if units:
     Mutant(
         "reservation not written into `running`",
         "Run.next_checkpoint",
-        "entry |= self.purse.reserved(work.row)",
+        "entry.reserved, entry.reserved_tokens = self.purse.reserved(work.row)",
         "",
         (BUDGET,),
     ),

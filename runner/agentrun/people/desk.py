@@ -183,24 +183,24 @@ def answer(
     with open_items(known) as listing:
         view = select_one(known, listing, selection)
         said = [(view, ReplyTo(view.key, yes, text, details or {}))]
-        return _answer(known, listing, said, by, is_one=True)
+        return _post_answers(known, listing, said, by, is_one=True)
 
 
 def answer_all(known: KnownJob, *, yes: bool, text: str = "", by: str = "") -> Posting:
     """Answer all items that wait, in the same way."""
     with open_items(known) as listing:
         said = [(view, ReplyTo(view.key, yes, text)) for view in listing.items({"waiting"})]
-        return _answer(known, listing, said, by)
+        return _post_answers(known, listing, said, by)
 
 
 def answer_each(known: KnownJob, replies: Sequence[ReplyTo], *, by: str = "") -> Posting:
     """Answer several items, each in its own way."""
     with open_items(known) as listing:
         said = [(find_item(known, listing, reply.key), reply) for reply in replies]
-        return _answer(known, listing, said, by)
+        return _post_answers(known, listing, said, by)
 
 
-def _answer(
+def _post_answers(
     known: KnownJob, listing: Listing, said: Sequence[tuple[ItemView, ReplyTo]], by: str, *, is_one: bool = False
 ) -> Posting:
     run_id, before = _run_of(known, listing), answered(known.store.inbox())
