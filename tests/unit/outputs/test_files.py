@@ -192,7 +192,7 @@ def test_a_planted_link_is_not_followed(place: Place, tmp_path: Path, level: str
     planted.rename(elsewhere)
     planted.symlink_to(elsewhere)
     (elsewhere / "secret").write_bytes(b"")
-    with pytest.raises((UsageError, ItemFilesError), match="is (not|no longer) a folder"):
+    with pytest.raises((UsageError, ItemFilesError), match=r"is (not|no longer) a folder"):
         place.publish()
     if level == "work":
         with pytest.raises(UsageError, match="is not a folder"):
