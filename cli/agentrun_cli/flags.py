@@ -100,7 +100,7 @@ Plan = Annotated[bool, typer.Option("--plan", help="Show what would be done, and
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over; an unfinished run is filed as abandoned.")]
 KeepChanged = Annotated[bool, typer.Option("--keep-changed", help="Keep the results of items that changed.")]
 AllowGone = Annotated[bool, typer.Option("--allow-gone", help="Continue even if many finished items are gone.")]
-AcceptEdits = Annotated[bool, typer.Option("--accept-edits", help="Accept a state.json that was edited by hand.")]
+AcceptEdits = Annotated[bool, typer.Option("--accept-edits", help="Accept a state that was edited by hand.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an output that no run of this job wrote.")]
 Failed = Annotated[bool, typer.Option("--failed", help="Also retry items that failed in three launches.")]
 ForgetSteps = Annotated[bool, typer.Option("--forget-steps", help="Run remembered steps again.")]

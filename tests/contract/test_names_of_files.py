@@ -46,7 +46,6 @@ def test_no_module_of_the_library_outside_the_folder_store_names_its_files() -> 
     assert modules_that_name_files(LIBRARY) == {}
 
 
-@pytest.mark.xfail(strict=False, reason="the command line is being moved to the reader and the catalogue")
 def test_no_module_of_the_command_line_names_its_files() -> None:
     assert modules_that_name_files(COMMANDS) == {}
 

@@ -129,7 +129,7 @@ def read_message(given: Mapping[str, Any]) -> Message:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12
 
 
 def _check_name(name: object) -> None:

@@ -98,9 +98,10 @@ class FakeSlots:
                 row = next(self._next)
                 self.in_flight[unit.slot] = Work(row, Item(row, f"k{row}", line=""))
 
-    def start(self, units: Sequence[Unit] = ()) -> None:
+    def start(self, units: Sequence[Unit] = ()) -> int:
         self.log.append("start")
         self.started.append([unit.row for unit in units])
+        return sum(unit.slot is not None for unit in units)
 
 
 class Bench:

@@ -17,7 +17,7 @@ from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.checkpoint.record import Record
 from agentrun.errors import DiskError
-from agentrun.events import Began, Planned
+from agentrun.events import Began, Planned, Settled
 from agentrun.launch.launch import Launch
 from agentrun.system.disk import Disk
 from unit.launch.bench import (
@@ -310,7 +310,7 @@ def test_first_and_last_of_a_launch_are_told(world: World) -> None:
     world.items("a")
     world.go()
     kinds = [type(event) for event in world.events]
-    assert kinds == [Planned, Began]
+    assert kinds == [Planned, Began, Settled]
 
 
 def test_a_store_that_fails_under_many_slots_is_one_error_and_nothing_else_is_said(world: World) -> None:

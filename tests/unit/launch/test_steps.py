@@ -173,7 +173,7 @@ def test_what_is_wrong_with_a_message_is_told_and_nothing_is_kept(world: World) 
         return Outcome("done", b"1")
 
     assert world.go(script).exit_code == 0
-    assert len(replies) == 7 and all(isinstance(reply, Refused) for reply in replies)
+    assert len(replies) == 9 and all(isinstance(reply, Refused) for reply in replies)
     assert [record.kind for record in world.records()] == ["done"]
 
 

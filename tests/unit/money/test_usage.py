@@ -292,7 +292,7 @@ def test_a_checked_message_has_every_field() -> None:
 def test_sums_have_a_cost_if_one_part_has_and_stay_readable() -> None:
     total = Usage()
     total.add(Usage())
-    assert total.as_json() == {"input_tokens": 0, "output_tokens": 0, "requests": 0}
+    assert total.as_json() == {}
     for _ in range(10):
         total.add(Usage.of(check_usage({"cost": 0.1, "input_tokens": 3})))
     assert total.as_json() == {"cost": 1.0, "input_tokens": 30, "output_tokens": 0, "requests": 10}
