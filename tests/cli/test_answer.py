@@ -122,7 +122,7 @@ def test_answers_come_from_a_table(made: Made, agentrun: Run, tmp_path: Path) ->
         {"yes": True, "text": "fine", "details": {"copies": 3}},
         {"yes": False, "text": "too, long", "details": {}},
     ]
-    assert "1 line without an answer ignored" in ended.stderr and "do not wait any more, such as cyd" in ended.stderr
+    assert "1 line without an answer ignored" in ended.stderr and "no longer waiting, such as cyd" in ended.stderr
     assert "2 answers are posted" in ended.stderr
 
 

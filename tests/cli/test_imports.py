@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from .made import Made
+
 HEAVY = (
     "anyio",
     "asyncio",
@@ -20,7 +22,12 @@ HEAVY = (
     "dotenv",
 )
 MODELS = ("pydantic_ai", "genai_prices", "jsonschema", "httpx", "httpx2", "openai", "anthropic", "google.genai")
-OURS = ("agentrun.launch", "agentrun.api", "agentrun.executors", "agentrun.store.folder")
+LOOP = ("agentrun.launch", "agentrun.api", "agentrun.executors", "asyncio")
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    return Made(tmp_path, ["ada", "bea"])
 
 
 def test_the_library_imports_little() -> None:
@@ -49,7 +56,24 @@ def test_little_is_imported(tmp_path: Path, arguments: list[str]) -> None:
     )
     loaded = set(ended.stderr.split())
     assert ended.returncode == 0 and "agentrun_cli.main" in loaded
-    assert [name for name in (*HEAVY, *MODELS, *OURS) if name in loaded] == []
+    assert [name for name in (*HEAVY, *MODELS, *LOOP) if name in loaded] == []
+
+
+def test_an_answer_does_not_load_the_loop(made: Made) -> None:
+    made.commit(made.waiting("ada"))
+    code = (
+        "import sys; sys.argv[0] = 'agentrun'\n"
+        "from agentrun_cli.main import main\n"
+        "try: main()\n"
+        "finally: print('\\n'.join(sys.modules))\n"
+    )
+    words = ["answer", "drafts", "ada", "--yes"]
+    ended = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=made.base, capture_output=True, text=True, timeout=120, check=False
+    )
+    loaded = set(ended.stdout.split())
+    assert ended.returncode == 0 and "agentrun.people.desk" in loaded, ended.stderr
+    assert [name for name in (*MODELS, *LOOP) if name in loaded] == []
 
 
 def test_words_that_need_no_check_import_no_checker(tmp_path: Path) -> None:

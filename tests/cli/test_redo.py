@@ -107,7 +107,7 @@ def test_many_finished_results_are_not_given_up_unasked(made: Made, tmp_path: Pa
     for typed, posts in (("n", False), ("y", True)):
         terminal = Terminal("redo", "drafts", "--from", "0", cwd=tmp_path)
         try:
-            terminal.until("this discards 2 finished results, for 5 items to be run again")
+            terminal.until("this discards 2 finished results; 5 items will be run again")
             terminal.until("go ahead? [y/N]")
             terminal.type(typed)
             code, _ = terminal.end()

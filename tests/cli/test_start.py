@@ -94,7 +94,7 @@ def test_of_an_agent_in_a_script_the_hints_name_the_script(agentrun: Run, tmp_pa
     )
     subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=environment(), timeout=PATIENCE_SECONDS, check=True)
     assert "to resume:  run the script or notebook that started it again" in agentrun("status", "pick").stdout
-    assert "retry:        run the script or notebook again" in agentrun("failures", "pick").stderr
+    assert "retry:        run the script or notebook that started it again" in agentrun("failures", "pick").stderr
     resumed = agentrun("resume", "pick")
     assert resumed.returncode == 2 and "in the script or notebook that started it; run that to resume" in resumed.stderr
 
@@ -174,7 +174,10 @@ def test_items_come_from_standard_input(agentrun: Run, tmp_path: Path) -> None:
         (["start", "work", "--state-dir", "no such/place"], "there is no such folder; make it with: mkdir -p '"),
         (["start", "work", "--set", "nothing"], "such as --set customer=acme"),
         (["start", "work", "--timeout", "2 parsecs"], 'command line: run.timeout is "2 parsecs"; write a duration'),
-        (["start", "work", "-j", "many"], "agentrun start: invalid value for '-j' / '--concurrency': it is \"many\", "),
+        (
+            ["start", "work", "-j", "many"],
+            "agentrun start: invalid value for '-j' / '--concurrency': it is \"many\" but ",
+        ),
         (["start", "work", "--limit", "0"], 'it is "0" but should be greater than or equal to 1'),
         (["start", "work", "-j", "0"], "command line: run.concurrency is 0; write a whole number, 1 or more"),
         (["start", "work/agent.py:upper", "--items", "*.txt", "--", "cat"], "an agent and a command after -- are both"),

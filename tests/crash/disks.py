@@ -25,8 +25,9 @@ from crash.model import (
 )
 
 T = TypeVar("T")
-Call = Literal["open", "write", "truncate", "fsync", "replace", "link", "unlink", "mkdir"]
-CALLS: tuple[Call, ...] = ("open", "write", "truncate", "fsync", "replace", "link", "unlink", "mkdir")
+Call = Literal["open", "write", "fsync", "replace", "link", "unlink", "mkdir"]
+CALLS: tuple[Call, ...] = ("open", "write", "fsync", "replace", "unlink", "mkdir")
+"""Those that a run without items' files makes."""
 
 
 def folder_of(fd: int) -> str | None:
@@ -73,10 +74,6 @@ class RecordingDisk(Disk):
         if offset is None:
             self._files[fd] = (inode, position + written)
         return written
-
-    def truncate(self, fd: int, length: int) -> None:
-        super().truncate(fd, length)
-        self.add(Truncate(self._files[fd][0], length))
 
     def fsync(self, fd: int) -> None:
         super().fsync(fd)
@@ -147,9 +144,6 @@ class FaultyDisk(Disk):
             return super(FaultyDisk, self).write_some(fd, part, offset)
 
         return self._around("write", _path_of(fd), lambda: write(data), lambda: write(data[: len(data) // 2]))
-
-    def truncate(self, fd: int, length: int) -> None:
-        self._around("truncate", _path_of(fd), lambda: super(FaultyDisk, self).truncate(fd, length))
 
     def fsync(self, fd: int) -> None:
         self._around("fsync", _path_of(fd), lambda: super(FaultyDisk, self).fsync(fd))

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from agentrun.agents.attempt import Attempt
 from agentrun.errors import DiskError
-from agentrun.system.disk import is_temporary
 from crash.disks import CALLS, Call, FaultyDisk
 from crash.inspection import BEFORE, Stage, check_promised, look
 from crash.model import Operation, State, Told
@@ -20,11 +19,11 @@ ERRORS = (errno.EIO, errno.ENOSPC)
 
 def is_ignored(call: Call, path: str) -> bool:
     """May the run go on after this failure? Only what recovery does not need is left as it is: garbage that cannot be
-    unlinked (the next launch prunes it), the log of launches, and a state.json that was to be written over later."""
+    unlinked (the next launch prunes it), and the log of launches."""
     name = os.path.basename(path)
     if call == "unlink":
         return name != "state.json"
-    return (call == "link" and is_temporary(name, "state.json")) or (call == "open" and name == "log.jsonl")
+    return call == "open" and name == "log.jsonl"
 
 
 @dataclass(slots=True)

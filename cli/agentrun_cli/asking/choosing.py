@@ -21,7 +21,7 @@ def open_known(ref: str, state_dir: str | None) -> KnownJob:
 
     known = finding.open_known(ref, HERE, state_dir)
     if known.problem:
-        say(f"{clean(known.problem)}; shown from its records alone")
+        say(f"{clean(known.problem)}; showing only what is on record")
     asked = flags.Asked(ref, state_dir=state_dir)
     return replace(known, command_name=flags.how_to_name(known.name, known.store.folder, asked))
 

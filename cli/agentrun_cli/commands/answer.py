@@ -58,7 +58,7 @@ def answer(
         posting = desk.answer(known, selection, yes=not no, text=text or "", details=edited, by=by or "")
     if posting.already_answered:
         before = confirming.are(posting.already_answered, "question")
-        say(f"{before} answered already, but not processed yet; the first answer wins")
+        say(f"{before} already answered, not processed yet; the first answer wins")
     what = f"{confirming.are(len(posting.items), 'answer')} posted"
     confirming.end(known, posting, what, ref=job, state_dir=state_dir, resume=resume)
 

@@ -36,7 +36,7 @@ def review(
     with open_items(known) as listing:
         waiting = listing.counts["waiting"]
         if not waiting:
-            say(f"{known.name}: no item waits for an answer")
+            say(f"{known.name}: no items are waiting for an answer")
             return
         if as_list or as_json or not confirming.is_conversation():
             _list(known, listing, as_json=as_json)
@@ -51,7 +51,7 @@ def review(
             interrupted = True
     put("")
     left = waiting - review.answered
-    rest = f", {left:,} still {'waits' if left == 1 else 'wait'}" if left else ""
+    rest = f", {left:,} still waiting" if left else ""
     if review.posting is not None:
         what, resume = f"{confirming.are(review.posted, 'answer')} posted{rest}", resume and not interrupted
         confirming.end(known, review.posting, what, ref=job, state_dir=state_dir, resume=resume)

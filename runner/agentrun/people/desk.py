@@ -26,7 +26,7 @@ from agentrun.people.messages import (
     redo_message,
     skip_message,
 )
-from agentrun.people.selecting import Selection, find_item, select, select_one
+from agentrun.people.selecting import Selection, find_item, select, select_one, words_for
 from agentrun.store.port import Holder
 from agentrun.views.finding import KnownJob
 from agentrun.views.item import ItemView, StepView
@@ -141,7 +141,7 @@ def open_items(known: KnownJob, *, warn: Callable[[str], None] = lambda text: No
         with known.store.reader() as reader:
             if not reader.run_id:
                 raise
-        warn(f"{error.message}; shown from its records alone")
+        warn(f"{error.message}; showing only what is on record")
         listing = open_listing(known.store)
     if listing.note:
         warn(f"{known.name}: {listing.note}")
@@ -206,11 +206,9 @@ def _post_answers(
     run_id, before = _run_of(known, listing), answered(known.store.inbox())
     new = [(view, reply) for view, reply in said if question_of(view) not in before]
     if is_one and not new:
-        raise UsageError(
-            f"{known.name}: that question has an answer, which no runner has processed yet; the first answer wins"
-        )
+        raise UsageError(f"{known.name}: this question has an answer that is not processed yet; the first answer wins")
     if not new:
-        raise UsageError(f"{known.name}: {'nothing new to answer' if said else 'no item waits for an answer'}")
+        raise UsageError(f"{known.name}: {'nothing new to answer' if said else 'no items are waiting for an answer'}")
     messages = [
         answer_message(view, run_id, yes=one.yes, text=one.text, details=one.details, by=by or person())
         for view, one in new
@@ -270,7 +268,7 @@ def _check_steps(known: KnownJob, listing: Listing, views: Sequence[ItemView], n
     if any(name in names for names in found.values()):
         return
     names = list(dict.fromkeys(name for names in found.values() for name in names))
-    has = f"they have {', '.join(names[:10])}" if names else "no steps of theirs are on record; leave out --steps"
+    has = f"they have {', '.join(names[:10])}" if names else "they have no steps on record; leave out --steps"
     raise UsageError(f"{known.name}: none of them has a step {name}; {has}")
 
 
@@ -302,25 +300,26 @@ def edit(editable: Editable, value: Any, *, by: str = "") -> Posting:
 def _check_done(known: KnownJob, view: ItemView) -> None:
     if view.state == "done":
         return
+    command = f"{known.shown} {words_for(view)}"
     what = {
-        "waiting": "answer it with: agentrun answer",
-        "failed": "run it again with agentrun redo, or settle it with agentrun skip",
-        "skipped": "run it again with agentrun redo",
+        "waiting": f"answer it with: agentrun answer {command}",
+        "failed": f"run it again with: agentrun redo {command}; or settle it with: agentrun skip {command}",
+        "skipped": f"run it again with: agentrun redo {command}",
     }.get(view.state, "edit it once it is done")
-    raise UsageError(f"{known.name}: {view.key} is {view.state}, and has no output to edit; {what}")
+    raise UsageError(f"{known.name}: {view.key} is {view.state} and has no output to edit; {what}")
 
 
 def _last_settled(known: KnownJob, listing: Listing) -> ItemView:
     """The item that the next one gets its carry from."""
     last = None
     if known.job is not None and not known.job.carry:
-        raise UsageError(f"{known.name}: nothing is carried from item to item; that needs carry = true in the job file")
+        raise UsageError(f"{known.name}: this job has no carry; that needs carry = true in the job file")
     for view in listing.items():
         if view.state not in ("done", "failed", "skipped"):
             break
         last = view
     if last is None:
-        raise UsageError(f"{known.name}: no item is settled yet, so nothing is carried on")
+        raise UsageError(f"{known.name}: no item is settled yet, so there is no carry")
     return last
 
 
@@ -335,14 +334,13 @@ def skip(known: KnownJob, selection: Selection, *, reason: str = "", by: str = "
         run_id, views = _run_of(known, listing), list(select(known, listing, selection))
         for view in views:
             if view.state == "done":
-                raise UsageError(
-                    f"{known.name}: {view.key} is done, and has a result; to give that up, use agentrun redo"
-                )
+                command = f"agentrun redo {known.shown} {words_for(view)}"
+                raise UsageError(f"{known.name}: {view.key} is done; it has a result; to discard it: {command}")
             if view.state == "skipped":
                 raise UsageError(f"{known.name}: {view.key} is skipped; nothing to do")
         if not views:
-            such = f" for {selection.cause}" if selection.cause is not None else ""
-            raise UsageError(f"{known.name}: no item has failed{such}; see: agentrun failures {known.shown}")
+            such = f" with {selection.cause}" if selection.cause is not None else ""
+            raise UsageError(f"{known.name}: no items have failed{such}; see: agentrun failures {known.shown}")
         by = by or person()
         messages = [skip_message(view, run_id, reason=reason, by=by) for view in views]
         posting = _post(known, views, messages)

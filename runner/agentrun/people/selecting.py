@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -132,6 +133,13 @@ def is_of_cause(view: ItemView, text: str) -> bool:
         or said.casefold() in shape
         or (shape.startswith(meant.rstrip(VARIES)) if is_cut else shape == meant)
     )
+
+
+def words_for(view: ItemView) -> str:
+    """How to name an item in a command, as a shell reads it."""
+    key = view.key
+    is_plain = key.isprintable() and len(key) <= 200 and not key.startswith("-")
+    return shlex.quote(key) if is_plain else f"--index {view.index}"
 
 
 def keys_meant(ref: str, base: Path | None, here: Path | None) -> list[str]:

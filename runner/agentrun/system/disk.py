@@ -10,7 +10,6 @@ import fcntl
 import os
 import re
 import secrets
-import signal
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -23,10 +22,6 @@ PIECE_BYTES = 1 << 20
 """How much of a file is read, or gathered to be written, at a time."""
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{12}\.tmp", re.DOTALL)
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
-_LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "f2fs", "tmpfs", "overlay"})
-_LEASE: int | None = getattr(fcntl, "F_SETLEASE", None)
-_LEASE_SIGNAL: int | None = getattr(fcntl, "F_SETSIG", None)
-_LEASE_HELD: int = getattr(fcntl, "F_GETLEASE", 0)
 
 
 class Disk:
@@ -45,27 +40,6 @@ class Disk:
 
     def write_some(self, fd: int, data: memoryview, offset: int | None) -> int:
         return os.write(fd, data) if offset is None else os.pwrite(fd, data, offset)
-
-    def truncate(self, fd: int, length: int) -> None:
-        os.ftruncate(fd, length)
-
-    def lease(self, fd: int) -> None:
-        """Granted only if nobody else has the file open; while it is held, who opens it waits. Linux only."""
-        if _LEASE is None or _LEASE_SIGNAL is None:
-            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-        # Who waits is announced by a signal: not by the usual one, which ends a process that does not expect it.
-        fcntl.fcntl(fd, _LEASE_SIGNAL, signal.SIGURG)
-        fcntl.fcntl(fd, _LEASE, fcntl.F_WRLCK)
-
-    def unlease(self, fd: int) -> bool:
-        """False if it was no longer held: the system takes it away from who keeps others waiting for long."""
-        assert _LEASE is not None
-        try:
-            is_held = fcntl.fcntl(fd, _LEASE_HELD, 0) == fcntl.F_WRLCK
-            fcntl.fcntl(fd, _LEASE, fcntl.F_UNLCK)
-        except OSError:
-            return False
-        return is_held
 
     def fsync(self, fd: int) -> None:
         # macOS's fsync leaves the data in the drive's own cache.
@@ -143,18 +117,6 @@ def discard_temporaries(disk: Disk, path: Path) -> None:
     for name in os.listdir(path.parent):
         if is_temporary(name, path.name):
             discard(disk, str(path.parent / name))
-
-
-def is_local(folder: str) -> bool:
-    """Is it on a file system where all who open a file do so by way of this kernel? Known only of some, on Linux."""
-    device = os.stat(folder).st_dev
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
-            kinds = {line.partition(" - ")[2].split(" ")[0] for line in mounts if line.split(" ")[2] == wanted}
-    except OSError:
-        return False
-    return bool(kinds) and kinds <= _LOCAL
 
 
 def secure_folder(disk: Disk, folder: Path) -> None:
