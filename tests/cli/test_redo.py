@@ -108,7 +108,7 @@ def test_many_finished_results_are_not_given_up_unasked(made: Made, tmp_path: Pa
         terminal = Terminal("redo", "drafts", "--from", "0", cwd=tmp_path)
         try:
             terminal.until("this discards 2 finished results; 5 items will be run again")
-            terminal.until("go ahead? [y/N]")
+            terminal.until("continue? [y/N]")
             terminal.type(typed)
             code, _ = terminal.end()
         finally:

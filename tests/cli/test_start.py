@@ -176,7 +176,7 @@ def test_items_come_from_standard_input(agentrun: Run, tmp_path: Path) -> None:
         (["start", "work", "--timeout", "2 parsecs"], 'command line: run.timeout is "2 parsecs"; write a duration'),
         (
             ["start", "work", "-j", "many"],
-            "agentrun start: invalid value for '-j' / '--concurrency': it is \"many\" but ",
+            "invalid value for '-j' / '--concurrency': it is \"many\" but ",
         ),
         (["start", "work", "--limit", "0"], 'it is "0" but should be greater than or equal to 1'),
         (["start", "work", "-j", "0"], "command line: run.concurrency is 0; write a whole number, 1 or more"),
