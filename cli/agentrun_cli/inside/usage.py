@@ -43,10 +43,12 @@ def main(words: list[str]) -> int:
 
 
 def _read_response(path: str) -> dict[str, Any]:
+    from msgspec.structs import asdict
+
     from agentrun.money.providers import read_usage
 
     try:
-        return dict(read_usage(json.loads(read_file(path))))
+        return asdict(read_usage(json.loads(read_file(path))))
     except (TypeError, ValueError) as error:
         raise Left(WRONG, f"--response {path}: {error}") from None
 

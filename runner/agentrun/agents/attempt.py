@@ -37,6 +37,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from agentrun.agents.crossing import Crossing
 from agentrun.agents.failure import Failure
 from agentrun.agents.messages import Message, Refused, Reply, read_message
 from agentrun.item import Item
@@ -138,12 +139,19 @@ class Outcome(msgspec.Struct):
     made_files: bool = False
     """The item's `out` may hold files."""
 
-    def as_json(self) -> dict[str, Any]:
-        """All but `output`, which may be large and crosses as bytes of its own."""
-        failure = None if self.failure is None else self.failure.as_json()
-        return {"kind": self.kind, "failure": failure, "made_files": self.made_files}
+
+class Ended(Crossing, tag_field="type", tag="outcome", frozen=True):
+    """A worker's last word on an attempt: the outcome without `output`, which may be large and crosses as bytes."""
+
+    ends: bool
+    """Whether the worker exits, because its agent could not be loaded."""
+    kind: OutcomeKind
+    failure: Failure | None
+    made_files: bool
 
     @classmethod
-    def from_json(cls, given: Mapping[str, Any], *, output: bytes) -> Outcome:
-        failure = None if given["failure"] is None else Failure.from_json(given["failure"])
-        return cls(given["kind"], output, failure, given["made_files"])
+    def of(cls, outcome: Outcome, *, ends: bool) -> Ended:
+        return cls(ends, outcome.kind, outcome.failure, outcome.made_files)
+
+    def outcome(self, output: bytes) -> Outcome:
+        return Outcome(self.kind, output, self.failure, self.made_files)

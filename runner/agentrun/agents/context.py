@@ -11,6 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec.structs import replace
+
 from agentrun.agents.messages import (
     Answer,
     Answered,
@@ -103,7 +105,7 @@ class Context:
         """
         end = self._open_end()
         if end.awaits:
-            return self._step_on_loop(name, function, args, kwargs)
+            return self._step_on_loop(name, function, *args, **kwargs)
         known = _expect(KnownStep, end.call(StepGet(name)))
         if known.output is not None:
             return decode(known.output.encode())
@@ -117,9 +119,7 @@ class Context:
         _expect(Reply, self._open_end().call(StepPut(name, known.n, text, time.monotonic() - began)))
         return decode(text.encode())
 
-    async def _step_on_loop(
-        self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Any:
+    async def _step_on_loop(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         known = _expect(KnownStep, await self._open_end().call(StepGet(name)))
         if known.output is not None:
             return decode(known.output.encode())
@@ -171,17 +171,22 @@ class Context:
         """
         from agentrun.money.providers import read_usage
 
-        numbers = {
-            "input_tokens": input_tokens,
-            "output_tokens": output_tokens,
-            "cache_read_tokens": cache_read_tokens,
-            "cache_write_tokens": cache_write_tokens,
-            "requests": requests,
-        }
-        given: dict[str, Any] = numbers if response is None else read_usage(response)
-        named = {"model": model, "provider": provider, "cost": cost}
-        given |= {name: value for name, value in named.items() if value is not None}
-        self._open_end().send(Used.read(given))
+        if response is None:
+            used = Used(
+                model=model,
+                provider=provider,
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
+                cache_read_tokens=cache_read_tokens,
+                cache_write_tokens=cache_write_tokens,
+                requests=requests,
+                cost=cost,
+            )
+        else:
+            named = {"model": model, "provider": provider, "cost": cost}
+            known = {name: value for name, value in named.items() if value is not None}
+            used = Used.of(replace(read_usage(response), **known))
+        self._open_end().send(used)
         return _Sent()
 
     # ---- files

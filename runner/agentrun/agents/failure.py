@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
-
-import msgspec
+from typing import Literal
 
 from agentrun.agents.crossing import Crossing
 
@@ -30,11 +27,6 @@ class Failure(Crossing, frozen=True, omit_defaults=True):
     retry_after_seconds: float | None = None
     exit_code: int | None = None
     resume_at: str | None = None
-
-    @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> Failure:
-        """Fields that a later version added are ignored; msgspec.ValidationError (a ValueError) for wrong types."""
-        return msgspec.convert(given, cls)
 
     @property
     def cause(self) -> str:

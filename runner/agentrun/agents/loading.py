@@ -10,13 +10,10 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Mapping
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-
-import msgspec
 
 from agentrun.agents.crossing import Crossing
 from agentrun.agents.exceptions import user_traceback
@@ -57,11 +54,6 @@ class AgentReference(Crossing, frozen=True):
     """Whether the job has a carry."""
     sys_path: tuple[str, ...]
     """The runner's `sys.path`: the other process must find the same modules."""
-
-    @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> AgentReference:
-        """Unknown fields are ignored; msgspec.ValidationError (a ValueError) for missing ones and wrong types."""
-        return msgspec.convert(given, cls)
 
     def load(self) -> Any:
         """The same object as in the runner; a class is made, once."""

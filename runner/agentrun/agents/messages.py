@@ -10,7 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import asdict
+
 from agentrun.agents.crossing import Crossing
+from agentrun.money.usage import Reported
 from agentrun.values.json import encode
 
 QUESTION_LIMIT_BYTES = 1024 * 1024
@@ -84,24 +87,12 @@ class Ask(Message, tag="ask", frozen=True):
             )
 
 
-class Used(Message, tag="usage", frozen=True):
-    """What a call of a model used, and what it cost if that is known. `Used.read` checks the values."""
-
-    model: str | None = None
-    provider: str | None = None
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    cache_write_1h_tokens: int = 0
-    requests: int = 1
-    cost: float | None = None
+class Used(Message, Reported, tag="usage", frozen=True):
+    """What calls of a model used, and what they cost if that is known."""
 
     @classmethod
-    def read(cls, given: Mapping[str, Any]) -> Used:
-        from agentrun.money.usage import check_usage
-
-        return cls(**check_usage(given))
+    def of(cls, reported: Reported) -> Used:
+        return cls(**asdict(reported))
 
 
 def read_message(given: Mapping[str, Any]) -> Message:

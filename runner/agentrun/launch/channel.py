@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec.structs import asdict
+from msgspec.structs import replace
 
 from agentrun.agents.messages import (
     Answered,
@@ -150,11 +150,10 @@ class RunnerEnd:
     def _charge(self, message: Used) -> None:
         from agentrun.money.prices import price, why_no_price
 
-        used = asdict(message)
-        used["cost"] = price(used)
-        if used["cost"] is None:
-            self._launch.miss_price(why_no_price(used))
-        usage = Usage.of(used)
+        cost = price(message)
+        if cost is None:
+            self._launch.miss_price(why_no_price(message))
+        usage = Usage.of(replace(message, cost=cost))
         self.usage = self.usage or Usage()
         self.usage.add(usage)
         self._launch.run.purse.charge(self.work.row, usage)

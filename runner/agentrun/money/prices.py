@@ -5,26 +5,25 @@ Nothing is fetched: the list is as old as the package. Importing it takes about 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from agentrun.money.usage import COST_DIGITS, TOKEN_FIELDS
+from agentrun.money.usage import COST_DIGITS, TOKEN_FIELDS, Reported
 
 FREE = "ctx.usage(cost=0) if it is free"
 
 
-def price(message: Mapping[str, Any]) -> float | None:
-    """What the usage costs; None if that is unknown, never a guess. `message` is a checked usage message."""
-    if message.get("cost") is not None:
-        return float(message["cost"])
-    if not message.get("model"):
+def price(reported: Reported) -> float | None:
+    """What the usage costs; None if that is unknown, never a guess."""
+    if reported.cost is not None:
+        return reported.cost
+    if reported.model is None:
         return None
     try:
         from genai_prices import Usage, calc_price
     except ImportError:
         return None
-    used = Usage(**{name: count for name in TOKEN_FIELDS if (count := message.get(name))})
-    for provider, model in _candidates(message["model"], message.get("provider")):
+    used = Usage(**{name: count for name in TOKEN_FIELDS if (count := getattr(reported, name))})
+    for provider, model in _candidates(reported.model, reported.provider):
         try:
             found = calc_price(used, model, provider_id=provider)
         except LookupError:
@@ -36,10 +35,9 @@ def price(message: Mapping[str, Any]) -> float | None:
     return None
 
 
-def why_no_price(message: Mapping[str, Any]) -> str:
+def why_no_price(reported: Reported) -> str:
     """What is missing if `price` returned None, and the line to add."""
-    model = message.get("model")
-    if not model:
+    if reported.model is None:
         return (
             "usage without a model has no price; "
             f"name it: ctx.usage(response, model=…), or give ctx.usage(response, cost=…), or {FREE}"
@@ -49,7 +47,7 @@ def why_no_price(message: Mapping[str, Any]) -> str:
             'prices need the extra llm: install agentrun-batch with it, as in pip install -e ".[llm]"; '
             f"or give the cost: ctx.usage(response, cost=…), or {FREE}"
         )
-    return f'no price is known for the model "{model}"; give the cost: ctx.usage(response, cost=…), or {FREE}'
+    return f'no price is known for the model "{reported.model}"; give the cost: ctx.usage(response, cost=…), or {FREE}'
 
 
 def has_price_list() -> bool:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentrun.money.usage import TOKEN_FIELDS, WHAT_WOULD_DO, check_usage, whole_number
+from msgspec.structs import replace
+
+from agentrun.money.usage import WHAT_WOULD_DO, Reported, whole_number
 
 
-def read_usage(response: Any) -> dict[str, Any]:
-    """The usage message of a response, or of its `usage` alone (which does not name the model).
+def read_usage(response: Any) -> Reported:
+    """The usage in a response, or of its `usage` alone (which does not name the model).
 
     ValueError if it has no usage.
     """
@@ -33,13 +35,9 @@ def read_usage(response: Any) -> dict[str, Any]:
     else:
         found = _of_openai_responses(usage, response)
     for name in ("model", "model_name", "model_version", "modelVersion"):
-        if "model" not in found and isinstance(model := _get(response, name), str) and model:
-            found["model"] = model
-    cached = (found.get("cache_read_tokens") or 0) + (found.get("cache_write_tokens") or 0)
-    if cached > (found.get("input_tokens") or 0):
-        # This server counts cached tokens separately, whatever its API says.
-        found["input_tokens"] = (found.get("input_tokens") or 0) + cached
-    return check_usage(found)
+        if found.model is None and (model := _text(response, name)) is not None:
+            found = replace(found, model=model)
+    return found
 
 
 def _usage_in(response: Any) -> Any:
@@ -59,28 +57,28 @@ def _has_tokens(usage: Any) -> bool:
     return any(_has(usage, name) for name in names)
 
 
-def _of_openai_chat(usage: Any) -> dict[str, Any]:
+def _of_openai_chat(usage: Any) -> Reported:
     """Chat completions; embeddings, which have no completion."""
     details = _get(usage, "prompt_tokens_details")
-    return {
-        "provider": "openai",
-        "input_tokens": _get(usage, "prompt_tokens"),
-        "output_tokens": _get(usage, "completion_tokens"),
-        "cache_read_tokens": _get(details, "cached_tokens"),
-        "cache_write_tokens": _get(details, "cache_write_tokens"),
-    }
+    return _reported(
+        provider="openai",
+        input_tokens=_get(usage, "prompt_tokens"),
+        output_tokens=_get(usage, "completion_tokens"),
+        cache_read_tokens=_get(details, "cached_tokens"),
+        cache_write_tokens=_get(details, "cache_write_tokens"),
+    )
 
 
-def _of_openai_responses(usage: Any, response: Any) -> dict[str, Any]:
+def _of_openai_responses(usage: Any, response: Any) -> Reported:
     details = _get(usage, "input_tokens_details")
     is_openai = details is not None or _get(response, "object") == "response"
-    return {
-        "provider": "openai" if is_openai else None,
-        "input_tokens": _get(usage, "input_tokens"),
-        "output_tokens": _get(usage, "output_tokens"),
-        "cache_read_tokens": _get(details, "cached_tokens"),
-        "cache_write_tokens": _get(details, "cache_write_tokens"),
-    }
+    return _reported(
+        provider="openai" if is_openai else None,
+        input_tokens=_get(usage, "input_tokens"),
+        output_tokens=_get(usage, "output_tokens"),
+        cache_read_tokens=_get(details, "cached_tokens"),
+        cache_write_tokens=_get(details, "cache_write_tokens"),
+    )
 
 
 def _is_anthropic(usage: Any, response: Any) -> bool:
@@ -88,21 +86,21 @@ def _is_anthropic(usage: Any, response: Any) -> bool:
     return any(_has(usage, name) for name in names) or _get(response, "type") == "message"
 
 
-def _of_anthropic(usage: Any) -> dict[str, Any]:
+def _of_anthropic(usage: Any) -> Reported:
     """Its input_tokens exclude cached tokens."""
     read = whole_number("cache_read_input_tokens", _get(usage, "cache_read_input_tokens"), 0)
     written = whole_number("cache_creation_input_tokens", _get(usage, "cache_creation_input_tokens"), 0)
-    return {
-        "provider": "anthropic",
-        "input_tokens": whole_number("input_tokens", _get(usage, "input_tokens"), 0) + read + written,
-        "output_tokens": _get(usage, "output_tokens"),
-        "cache_read_tokens": read,
-        "cache_write_tokens": written,
-        "cache_write_1h_tokens": _get(_get(usage, "cache_creation"), "ephemeral_1h_input_tokens"),
-    }
+    return _reported(
+        provider="anthropic",
+        input_tokens=whole_number("input_tokens", _get(usage, "input_tokens"), 0) + read + written,
+        output_tokens=_get(usage, "output_tokens"),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        cache_write_1h_tokens=_get(_get(usage, "cache_creation"), "ephemeral_1h_input_tokens"),
+    )
 
 
-def _of_google(usage: Any) -> dict[str, Any]:
+def _of_google(usage: Any) -> Reported:
     """Snake case in Python, camel case in JSON. Thoughts count as output, tool results as input."""
 
     def count(*names: str) -> int:
@@ -112,27 +110,27 @@ def _of_google(usage: Any) -> dict[str, Any]:
     tools = count("tool_use_prompt_token_count", "toolUsePromptTokenCount")
     # The live API calls candidates "response".
     said = count("candidates_token_count", "candidatesTokenCount", "response_token_count", "responseTokenCount")
-    return {
-        "provider": "google",
-        "input_tokens": count("prompt_token_count", "promptTokenCount") + tools,
-        "output_tokens": said + count("thoughts_token_count", "thoughtsTokenCount"),
-        "cache_read_tokens": count("cached_content_token_count", "cachedContentTokenCount"),
-    }
+    return _reported(
+        provider="google",
+        input_tokens=count("prompt_token_count", "promptTokenCount") + tools,
+        output_tokens=said + count("thoughts_token_count", "thoughtsTokenCount"),
+        cache_read_tokens=count("cached_content_token_count", "cachedContentTokenCount"),
+    )
 
 
-def _of_google_interaction(usage: Any) -> dict[str, Any]:
+def _of_google_interaction(usage: Any) -> Reported:
     def count(name: str) -> int:
         return whole_number(name, _get(usage, name), 0)
 
-    return {
-        "provider": "google",
-        "input_tokens": count("total_input_tokens") + count("total_tool_use_tokens"),
-        "output_tokens": count("total_output_tokens") + count("total_thought_tokens"),
-        "cache_read_tokens": count("total_cached_tokens"),
-    }
+    return _reported(
+        provider="google",
+        input_tokens=count("total_input_tokens") + count("total_tool_use_tokens"),
+        output_tokens=count("total_output_tokens") + count("total_thought_tokens"),
+        cache_read_tokens=count("total_cached_tokens"),
+    )
 
 
-def _of_pydantic_ai(usage: Any, response: Any) -> dict[str, Any]:
+def _of_pydantic_ai(usage: Any, response: Any) -> Reported:
     """Of a run, or of one response. It may have a cost already, computed per request, which is more exact than ours."""
     requests = whole_number("requests", _get(usage, "requests"), 1)
     if missing := whole_number("unmeasured_requests", _get(usage, "unmeasured_requests"), 0):
@@ -141,11 +139,49 @@ def _of_pydantic_ai(usage: Any, response: Any) -> dict[str, Any]:
             f"their cost is unknown; let the server report it, or give input_tokens= and output_tokens=, or cost="
         )
     last = _last_response(response)
-    found = {name: _get(usage, name) for name in (*TOKEN_FIELDS, "cost")}
-    found |= {"provider": _text(last, "provider_name"), "requests": requests or 1}
-    if (model := _text(last, "model_name")) is not None:
-        found["model"] = model
-    return found
+    return _reported(
+        model=_text(last, "model_name"),
+        provider=_text(last, "provider_name"),
+        input_tokens=_get(usage, "input_tokens"),
+        output_tokens=_get(usage, "output_tokens"),
+        cache_read_tokens=_get(usage, "cache_read_tokens"),
+        cache_write_tokens=_get(usage, "cache_write_tokens"),
+        cache_write_1h_tokens=_get(usage, "cache_write_1h_tokens"),
+        requests=requests or 1,
+        cost=_get(usage, "cost"),
+    )
+
+
+def _reported(
+    *,
+    model: str | None = None,
+    provider: str | None,
+    input_tokens: Any,
+    output_tokens: Any,
+    cache_read_tokens: Any,
+    cache_write_tokens: Any = None,
+    cache_write_1h_tokens: Any = None,
+    requests: int = 1,
+    cost: Any = None,
+) -> Reported:
+    """The report with these values, which are as the response has them: a count may be None."""
+    total = whole_number("input_tokens", input_tokens, 0)
+    read = whole_number("cache_read_tokens", cache_read_tokens, 0)
+    written = whole_number("cache_write_tokens", cache_write_tokens, 0)
+    if read + written > total:
+        # This server counts cached tokens separately, whatever its API says.
+        total += read + written
+    return Reported(
+        model=model,
+        provider=provider,
+        input_tokens=total,
+        output_tokens=output_tokens,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        cache_write_1h_tokens=cache_write_1h_tokens,
+        requests=requests,
+        cost=cost,
+    )
 
 
 def _last_response(result: Any) -> Any:

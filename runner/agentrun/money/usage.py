@@ -1,18 +1,17 @@
 """What an attempt used: checked, added up, formatted.
 
-A usage message says `model`, `provider`, `input_tokens`, `output_tokens`, `cache_read_tokens`, `cache_write_tokens`
-(including `cache_write_1h_tokens`, cached for an hour, if reported), `requests` and `cost`. `input_tokens` counts all
-input, cached or not. Records and runs keep the totals: `cost`, `input_tokens`, `output_tokens`, `requests`.
+An agent reports its calls (`Reported`). Records and runs keep the totals (`Usage`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, Self
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from agentrun.values.text import quoted
 
@@ -33,6 +32,51 @@ WHAT_WOULD_DO = (
 )
 
 
+class Reported(Struct, frozen=True, kw_only=True):
+    """The usage of one call of a model, or of several, as an agent reports it.
+
+    A report that exists makes sense: making one from bad values raises ValueError, which says what is wrong. None means
+    the same as leaving a value out.
+    """
+
+    model: str | None = None
+    provider: str | None = None
+    input_tokens: int = 0
+    """All input, cached or not."""
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    """The part of `cache_write_tokens` that is cached for an hour."""
+    requests: int = 1
+    cost: float | None = None
+    """In US dollars; None where the price list must tell."""
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Self:
+        """The report in a JSON object. Unknown fields are ignored."""
+        get: Callable[[str], Any] = given.get
+        return cls(**{name: get(name) for name in cls.__struct_fields__})
+
+    def __post_init__(self) -> None:
+        if self.cost is None and self.input_tokens is None and self.output_tokens is None:
+            raise ValueError(f"usage has neither tokens nor a cost; {WHAT_WOULD_DO}")
+        for name in ("model", "provider"):
+            force_setattr(self, name, _name(name, getattr(self, name)))
+        for name in TOKEN_FIELDS:
+            force_setattr(self, name, whole_number(name, getattr(self, name), 0))
+        force_setattr(self, "requests", whole_number("requests", self.requests, 1))
+        if self.cache_write_1h_tokens > self.cache_write_tokens:
+            raise ValueError("usage: cache_write_1h_tokens is more than cache_write_tokens, which includes it")
+        cached = self.cache_read_tokens + self.cache_write_tokens
+        if cached > self.input_tokens:
+            raise ValueError(
+                f"usage: input_tokens is {self.input_tokens}, but {cached} were read from or written to the cache; "
+                f"input_tokens is the total, including these"
+            )
+        force_setattr(self, "cost", _cost(self.cost))
+
+
 class Usage(Struct, omit_defaults=True, kw_only=True):
     """What was used, in total; `cost` is in US dollars, None where none was reported."""
 
@@ -42,13 +86,13 @@ class Usage(Struct, omit_defaults=True, kw_only=True):
     requests: int = 0
 
     @classmethod
-    def of(cls, message: Mapping[str, Any]) -> Usage:
-        """The part of a checked usage message that totals keep."""
+    def of(cls, reported: Reported) -> Usage:
+        """The part of a report that totals keep."""
         return cls(
-            cost=message.get("cost"),
-            input_tokens=message.get("input_tokens") or 0,
-            output_tokens=message.get("output_tokens") or 0,
-            requests=message.get("requests") or 0,
+            cost=reported.cost,
+            input_tokens=reported.input_tokens,
+            output_tokens=reported.output_tokens,
+            requests=reported.requests,
         )
 
     @property
@@ -76,33 +120,6 @@ class Usage(Struct, omit_defaults=True, kw_only=True):
         }
 
 
-def check_usage(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A usage message with every field; ValueError says what is wrong with it."""
-    if all(message.get(name) is None for name in ("cost", "input_tokens", "output_tokens")):
-        raise ValueError(f"usage has neither tokens nor a cost; {WHAT_WOULD_DO}")
-    checked: dict[str, Any] = {}
-    for name in ("model", "provider"):
-        value = message.get(name)
-        if value is not None and not isinstance(value, str):
-            raise ValueError(f"usage: {name} is {quoted(value)}; it must be text")
-        checked[name] = value or None
-    for name in TOKEN_FIELDS:
-        checked[name] = whole_number(name, message.get(name), 0)
-    checked["requests"] = whole_number("requests", message.get("requests"), 1)
-    if not checked["cache_write_1h_tokens"]:
-        del checked["cache_write_1h_tokens"]
-    elif checked["cache_write_1h_tokens"] > checked["cache_write_tokens"]:
-        raise ValueError("usage: cache_write_1h_tokens is more than cache_write_tokens, which includes it")
-    cached = checked["cache_read_tokens"] + checked["cache_write_tokens"]
-    if cached > checked["input_tokens"]:
-        raise ValueError(
-            f"usage: input_tokens is {checked['input_tokens']}, but {cached} were read from or written to the cache; "
-            f"input_tokens is the total, including these"
-        )
-    checked["cost"] = _cost(message.get("cost"))
-    return checked
-
-
 def format_cost(cost: float) -> str:
     """Money as people write it: $12.34, and below a dollar with the significant digits: $0.0312."""
     if cost >= 1 or not cost:
@@ -126,6 +143,12 @@ def whole_number(name: str, value: Any, otherwise: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST:
         raise ValueError(f"usage: {name} is {quoted(value)}; it must be a whole number, 0 or more")
     return value
+
+
+def _name(name: str, value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"usage: {name} is {quoted(value)}; it must be text")
+    return value or None
 
 
 def _cost(value: Any) -> float | None:

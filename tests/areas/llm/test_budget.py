@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from agentrun.money.prices import price
+from agentrun.money.usage import Reported
 from crash.command_line import COMMAND
 from crash.scenarios.spending import BUDGET, CONCURRENCY, prices
 from llm.server import Asked, serve
@@ -19,7 +20,7 @@ MODEL = "gpt-5-mini"
 
 
 def test_through_the_real_command_what_the_server_counted_is_within_the_budget(tmp_path: Path) -> None:
-    per_token = (price({"model": MODEL, "provider": "openai", "output_tokens": 1_000_000}) or 0.0) / 1e6
+    per_token = (price(Reported(model=MODEL, provider="openai", output_tokens=1_000_000)) or 0.0) / 1e6
     assert per_token
     chance, costs = random.Random("command"), prices(1)
     job = f"""

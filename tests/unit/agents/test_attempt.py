@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentrun.agents.agent import Agent
-from agentrun.agents.attempt import Attempt, Outcome
+from agentrun.agents.attempt import Attempt, Ended, Outcome
 from agentrun.agents.failure import Failure
 from agentrun.agents.loading import AgentReference
 from agentrun.item import Item
@@ -57,7 +57,10 @@ def test_an_attempt_crosses_as_json(item: Item) -> None:
     ],
 )
 def test_an_outcome_crosses_as_json_with_its_output_beside_it(outcome: Outcome) -> None:
-    assert Outcome.from_json(crossed(outcome.as_json()), output=outcome.output) == outcome
+    ended = Ended.of(outcome, ends=True)
+    assert list(ended.as_json()) == ["type", "ends", "kind", "failure", "made_files"]
+    assert Ended.from_json(crossed(ended.as_json())) == ended
+    assert ended.outcome(outcome.output) == outcome
 
 
 def test_an_agent_crosses_by_reference(tmp_path: Path) -> None:

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from agentrun.money.prices import price, why_no_price
-from agentrun.money.usage import check_usage
+from agentrun.money.usage import Reported
 
 
-def used(**fields: Any) -> dict[str, Any]:
-    return check_usage({"input_tokens": 1000, "output_tokens": 100, **fields})
+def used(**fields: Any) -> Reported:
+    return Reported(**{"input_tokens": 1000, "output_tokens": 100, **fields})
 
 
 def test_a_cost_that_is_given_is_the_price() -> None:
     assert price(used(cost=0.25, model="gpt-5-mini")) == 0.25
-    assert price(check_usage({"cost": 0})) == 0.0
+    assert price(Reported(cost=0)) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,8 @@ class Missing:
             raise ModuleNotFoundError(name=name)
 sys.meta_path.insert(0, Missing())
 from agentrun.money.prices import price, why_no_price
-message = {"model": "gpt-5-mini", "input_tokens": 3}
+from agentrun.money.usage import Reported
+message = Reported(model="gpt-5-mini", input_tokens=3)
 print(price(message), why_no_price(message))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -108,7 +109,8 @@ def refuse(event, args):
     assert event not in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname"), event
 sys.addaudithook(refuse)
 from agentrun.money.prices import price
-assert price({"model": "gpt-5-mini", "input_tokens": 3}) is not None
+from agentrun.money.usage import Reported
+assert price(Reported(model="gpt-5-mini", input_tokens=3)) is not None
 assert threading.active_count() == 1
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentrun.money.providers import read_usage
-from agentrun.money.usage import Usage, check_usage, format_cost, format_tokens
+from agentrun.money.usage import Reported, Usage, format_cost, format_tokens
 
 # The providers' JSON, as their SDKs hold it in objects with the same names.
 CHAT = {
@@ -92,7 +92,6 @@ INTERACTION = {
     },
 }
 
-NONE_OF_IT = {"cache_read_tokens": 0, "cache_write_tokens": 0, "requests": 1, "cost": None}
 GEMINI = {
     "provider": "google",
     "model": "gemini-2.5-flash",
@@ -149,32 +148,32 @@ def as_object(value: Any) -> Any:
 
 @pytest.mark.parametrize(("response", "said"), SAID, ids=["chat", "responses", "embed", "anthropic", "g", "json", "i"])
 def test_a_response_is_read_as_an_object_and_as_its_json(response: dict[str, Any], said: dict[str, Any]) -> None:
-    assert read_usage(response) == NONE_OF_IT | said
-    assert read_usage(as_object(response)) == NONE_OF_IT | said
+    assert read_usage(response) == Reported(**said)
+    assert read_usage(as_object(response)) == Reported(**said)
 
 
 def test_usage_alone_is_read_without_a_model() -> None:
     read = read_usage(as_object(ANTHROPIC).usage)
-    assert (read["model"], read["provider"], read["input_tokens"]) == (None, "anthropic", 1250)
-    assert read_usage(CHAT["usage"])["input_tokens"] == 100
-    assert read_usage({"input_tokens": 3, "output_tokens": 2})["provider"] is None
+    assert (read.model, read.provider, read.input_tokens) == (None, "anthropic", 1250)
+    assert read_usage(CHAT["usage"]).input_tokens == 100
+    assert read_usage({"input_tokens": 3, "output_tokens": 2}).provider is None
 
 
 def test_a_message_of_anthropic_without_a_cache_is_known_by_its_type() -> None:
     read = read_usage({"type": "message", "model": "claude", "usage": {"input_tokens": 3, "output_tokens": 2}})
-    assert (read["provider"], read["input_tokens"]) == ("anthropic", 3)
+    assert (read.provider, read.input_tokens) == ("anthropic", 3)
 
 
 def test_counts_that_are_not_told_are_none() -> None:
     chat = as_object({**CHAT, "usage": {**CHAT["usage"], "prompt_tokens_details": None}})  # type: ignore[dict-item]
-    assert read_usage(chat)["cache_read_tokens"] == 0
+    assert read_usage(chat).cache_read_tokens == 0
     google = as_object({**GOOGLE, "usage_metadata": {"prompt_token_count": 4, "candidates_token_count": None}})
-    assert (read_usage(google)["input_tokens"], read_usage(google)["output_tokens"]) == (4, 0)
+    assert (read_usage(google).input_tokens, read_usage(google).output_tokens) == (4, 0)
 
 
 def test_a_server_that_counts_cached_tokens_apart_is_believed() -> None:
     usage = {"prompt_tokens": 10, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 90}}
-    assert read_usage({"model": "m", "usage": usage})["input_tokens"] == 100
+    assert read_usage({"model": "m", "usage": usage}).input_tokens == 100
 
 
 @dataclass
@@ -218,22 +217,17 @@ RUN: dict[str, Any] = {"input_tokens": 60, "output_tokens": 5, "cache_read_token
     "usage", [RunUsage(**RUN), CallableUsage(**RUN), lambda: RunUsage(**RUN)], ids=["attribute", "both", "method"]
 )
 def test_a_result_of_pydantic_ai_counts_the_whole_run(usage: Any) -> None:
-    assert read_usage(Result(usage)) == NONE_OF_IT | {
-        "provider": "openai",
-        "model": "gpt-5-mini",
-        "input_tokens": 60,
-        "output_tokens": 5,
-        "cache_read_tokens": 30,
-        "requests": 3,
-    }
+    assert read_usage(Result(usage)) == Reported(
+        provider="openai", model="gpt-5-mini", input_tokens=60, output_tokens=5, cache_read_tokens=30, requests=3
+    )
 
 
 def test_what_pydantic_ai_has_priced_is_taken_over() -> None:
-    assert read_usage(Result(RunUsage(1, 1, requests=1, cost=Decimal("0.0125"))))["cost"] == 0.0125
+    assert read_usage(Result(RunUsage(1, 1, requests=1, cost=Decimal("0.0125")))).cost == 0.0125
 
 
 def test_a_run_without_a_response_has_no_model() -> None:
-    assert read_usage(Result(RunUsage(1, 1), None))["model"] is None
+    assert read_usage(Result(RunUsage(1, 1), None)).model is None
 
 
 def test_requests_that_came_back_without_usage_are_not_taken_for_free() -> None:
@@ -274,19 +268,17 @@ def test_what_was_given_is_named() -> None:
 )
 def test_a_message_that_makes_no_sense_is_refused(message: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError) as caught:
-        check_usage(message)
+        Reported.read(message)
     assert why in str(caught.value)
 
 
-def test_a_checked_message_has_every_field() -> None:
-    assert check_usage({"cost": 0}) == NONE_OF_IT | {
-        "model": None,
-        "provider": None,
-        "input_tokens": 0,
-        "output_tokens": 0,
-        "cost": 0.0,
-    }
-    assert check_usage({"input_tokens": 3, "type": "usage", "requests": 0})["requests"] == 0
+def test_a_report_has_every_field() -> None:
+    read = Reported.read({"cost": 0})
+    assert (read.model, read.provider, read.cost) == (None, None, 0.0)
+    assert (read.input_tokens, read.output_tokens, read.requests) == (0, 0, 1)
+    assert (read.cache_read_tokens, read.cache_write_tokens, read.cache_write_1h_tokens) == (0, 0, 0)
+    assert Reported.read({"input_tokens": 3, "type": "usage", "requests": 0}).requests == 0
+    assert Reported(cost=1, model="").model is None
 
 
 def test_sums_have_a_cost_if_one_part_has_and_stay_readable() -> None:
@@ -294,7 +286,7 @@ def test_sums_have_a_cost_if_one_part_has_and_stay_readable() -> None:
     total.add(Usage())
     assert total.as_json() == {}
     for _ in range(10):
-        total.add(Usage.of(check_usage({"cost": 0.1, "input_tokens": 3})))
+        total.add(Usage.of(Reported(cost=0.1, input_tokens=3)))
     assert total.as_json() == {"cost": 1.0, "input_tokens": 30, "output_tokens": 0, "requests": 10}
     total.add(Usage(input_tokens=1))
     assert (total.cost, total.tokens) == (1.0, 31)

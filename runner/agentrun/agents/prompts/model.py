@@ -79,8 +79,8 @@ def output_of(prompt: Prompt, model: Model) -> Any:
     """The kind of output: text, or what the schema describes, asked for in the way that the provider does best."""
     if prompt.schema is None:
         return str
-    name = re.sub(r"[^A-Za-z0-9_-]+", "_", str(prompt.schema.get("title", ""))).strip("_")[:60] or "answer"
-    described = StructuredDict(dict(prompt.schema), name=name)
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", prompt.schema.title).strip("_")[:60] or "answer"
+    described = StructuredDict(dict(prompt.schema.form), name=name)
     # Anthropic's own way takes only a part of JSON Schema; a tool takes all.
     is_native = prompt.provider != "anthropic" and model.profile.get("supports_json_schema_output")
     return NativeOutput(described, name=name) if is_native else ToolOutput(described, name=name)

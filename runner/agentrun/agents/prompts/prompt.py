@@ -28,6 +28,18 @@ _PACKAGES = {"openai": "openai", "anthropic": "anthropic", "google": "google.gen
 INSTALL = "install it, in the checkout, with: pip install '.[llm]'"
 
 
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A JSON Schema that describes an object."""
+
+    form: Mapping[str, Any]
+    """The schema itself, as it was read."""
+
+    @property
+    def title(self) -> str:
+        return str(self.form.get("title", ""))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
     """What is asked of which model, for each item. It holds no key: that stays in the environment."""
@@ -37,7 +49,7 @@ class Prompt:
     provider: str
     model: str
     """Without the provider."""
-    schema: Mapping[str, Any] | None
+    schema: Schema | None
     base_url: str | None
     max_output_tokens: int | None
     temperature: float | None
@@ -47,7 +59,8 @@ class Prompt:
 
     def parts(self) -> Iterator[bytes]:
         """What the fingerprint covers."""
-        asked = [self.text, self.system, self.provider, self.model, self.schema, self.base_url]
+        schema = self.schema.form if self.schema is not None else None
+        asked = [self.text, self.system, self.provider, self.model, schema, self.base_url]
         yield b"prompt"
         yield json.dumps([*asked, self.max_output_tokens, self.temperature]).encode()
 
@@ -124,21 +137,22 @@ def _read_file(path: Path, what: str) -> str:
         raise AgentError(f"{what}{path} is not UTF-8; save it as UTF-8") from None
 
 
-def _read_schema(path: Path) -> dict[str, Any]:
+def _read_schema(path: Path) -> Schema:
     text = _read_file(path, "schema: ")
     try:
-        schema = json.loads(text)
+        form = json.loads(text)
     except ValueError as error:
         raise AgentError(f"schema: {path} is not JSON: {error}") from None
     except RecursionError:
         raise AgentError(f"schema: {path} is nested too deep to be read; flatten it") from None
-    if not isinstance(schema, dict) or schema.get("type") != "object":
+    if not isinstance(form, dict) or form.get("type") != "object":
         would_do = '{"type": "object", "properties": {…}}'
         raise AgentError(f"schema: {path} does not describe an object; write a JSON Schema such as {would_do}")
     if find_spec("jsonschema") is None:
         raise AgentError(f"schema: it is checked by jsonschema, which is of the extra llm; {INSTALL}")
     from agentrun.agents.prompts.schema import fault_of_schema
 
+    schema = Schema(form)
     if (fault := fault_of_schema(schema)) is not None:
         raise AgentError(f"schema: {path} is no JSON Schema: {fault}")
     return schema

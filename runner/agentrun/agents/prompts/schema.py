@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import jsonschema
@@ -11,13 +10,15 @@ from jsonschema.validators import validator_for
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
+from agentrun.agents.prompts.prompt import Schema
+
 _LIMIT = 300
 
 
-def fault_of_schema(schema: Mapping[str, Any]) -> str | None:
+def fault_of_schema(schema: Schema) -> str | None:
     """What is wrong with a schema; None if nothing is."""
     try:
-        validator_for(schema, default=jsonschema.Draft202012Validator).check_schema(dict(schema))
+        validator_for(schema.form, default=jsonschema.Draft202012Validator).check_schema(dict(schema.form))
     except SchemaError as error:
         return _said(error)
     except RecursionError:
@@ -28,10 +29,10 @@ def fault_of_schema(schema: Mapping[str, Any]) -> str | None:
 class Checker:
     """Whether an output is what a schema describes. Nothing is fetched: a `$ref` stays within the schema."""
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        make = validator_for(schema, default=jsonschema.Draft202012Validator)
+    def __init__(self, schema: Schema) -> None:
+        make = validator_for(schema.form, default=jsonschema.Draft202012Validator)
         registry: Registry[Any] = Registry()
-        self._validator = make(schema, registry=registry)
+        self._validator = make(schema.form, registry=registry)
 
     def fault_of(self, output: Any) -> str | None:
         try:

@@ -8,7 +8,6 @@ import os
 import queue
 import re
 import threading
-from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -36,13 +35,13 @@ def variables(attempt: Attempt) -> dict[str, str]:
         "AGENTRUN_ATTEMPT": str(attempt.number),
         "AGENTRUN_IDEMPOTENCY_KEY": idempotency_key(attempt.run_id, item.key, attempt.generation),
     }
-    return {**run_variables(attempt.run_id, attempt.params), **_without_nul(found)}
+    return {**run_variables(attempt), **_without_nul(found)}
 
 
-def run_variables(run_id: str, params: Mapping[str, Any]) -> dict[str, str]:
+def run_variables(attempt: Attempt) -> dict[str, str]:
     """The variables that are the same for all items of a run."""
-    found = {"AGENTRUN_RUN_ID": run_id}
-    for name, value in params.items():
+    found = {"AGENTRUN_RUN_ID": attempt.run_id}
+    for name, value in attempt.params.items():
         text = value if isinstance(value, str) else encode(value, name=name).decode()
         found["AGENTRUN_PARAM_" + re.sub(r"[^A-Z0-9_]", "_", name.upper())] = text
     return _without_nul(found)
@@ -57,14 +56,12 @@ def _without_nul(found: dict[str, str]) -> dict[str, str]:
 
 def describe_item(item: Item) -> dict[str, Any]:
     """The item as JSON, as programs get it."""
-    described: dict[str, Any] = {"index": item.index, "key": item.key}
+    described = {"index": item.index, "key": item.key}
     if item.path is not None:
-        described["path"] = str(item.path)
-    elif item.line is not None:
-        described["text"] = item.line
-    else:
-        described["data"] = item.data
-    return described
+        return {**described, "path": str(item.path)}
+    if item.line is not None:
+        return {**described, "text": item.line}
+    return {**described, "data": item.data}
 
 
 def make_folders(work: str) -> tuple[str, str]:

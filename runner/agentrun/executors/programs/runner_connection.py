@@ -67,7 +67,8 @@ class RunnerConnection:
         except OSError as error:
             time.sleep(LINGER_SECONDS)
             raise _unreachable(error) from None
-        found: dict[str, Any] = json.loads(reply)
+        found = json.loads(reply)
+        assert isinstance(found, dict)
         if "error" in found:
             raise CallError(str(found["error"]), is_refusal=True)
         return found

@@ -128,7 +128,7 @@ class ServeExecutor:
         await program.kill()
 
     async def _start_program(self, attempt: Attempt) -> ProgramProcess:
-        environ = {**os.environ, **self._setting.environ, **run_variables(attempt.run_id, attempt.params)}
+        environ = {**os.environ, **self._setting.environ, **run_variables(attempt)}
         environ.pop(CHANNEL_VARIABLE, None)  # of a program that this runner may be part of
         theirs: list[int] = []
         ours: list[int] = []
@@ -167,7 +167,7 @@ class ServeExecutor:
         end, work = ServeEnd(program, attempt, channel), attempt.work
         try:
             async with asyncio.timeout(attempt.timeout_seconds) as clock:
-                program.write(self._describe(attempt, work))
+                self._write_item(program, attempt)
                 outcome = await end.outcome(clock)
         except TimeoutError:
             if not clock.expired():
@@ -189,8 +189,8 @@ class ServeExecutor:
             outcome.made_files = os.path.lexists(work) and not self._broom.sweep(work)
         return outcome
 
-    def _describe(self, attempt: Attempt, work: str) -> dict[str, Any]:
-        item = attempt.item
+    def _write_item(self, program: ProgramProcess, attempt: Attempt) -> None:
+        item, work = attempt.item, attempt.work
         described = {
             "type": "item",
             **describe_item(item),
@@ -201,7 +201,7 @@ class ServeExecutor:
             "dir": f"{work}/dir",
             "out": f"{work}/out",
         }
-        return {**described, "carry": attempt.carry} if self._job.carry else described
+        program.write({**described, "carry": attempt.carry} if self._job.carry else described)
 
 
 class ServeEnd:
@@ -234,7 +234,7 @@ class ServeEnd:
                 form = {"n": reply.n, "found": True, "value": read_json(reply.output.encode())}
             self._program.write(form)
 
-    async def _call(self, line: dict[str, Any]) -> Reply:
+    async def _call(self, line: Mapping[str, Any]) -> Reply:
         """The channel's reply. A step_put has its result as `value` and needs no `n`."""
         if line["type"] == "step_put" and "value" in line:
             try:
@@ -266,7 +266,9 @@ _OUTCOMES = ("done", "failed", "skipped", "stop", "waiting")
 def _outcome_in(line: Mapping[str, Any]) -> Outcome:
     match line["type"]:
         case "done":
-            return _done(line)
+            if "output" not in line:
+                raise Unreadable('its "done" has no "output"')
+            return _done(line["output"])
         case "failed":
             message = str(line.get("message") or "it gave no reason")
             if line.get("retry") is False:
@@ -284,11 +286,9 @@ def _outcome_in(line: Mapping[str, Any]) -> Outcome:
             return Outcome("waiting")
 
 
-def _done(line: Mapping[str, Any]) -> Outcome:
-    if "output" not in line:
-        raise Unreadable('its "done" has no "output"')
+def _done(value: Any) -> Outcome:
     try:
-        output = encode(line["output"])
+        output = encode(value)
     except NotJson as error:
         return Outcome("failed", failure=failure_from(error))
     return too_long() if len(output) > OUTPUT_LIMIT_BYTES else Outcome("done", output)

@@ -10,7 +10,7 @@ import sys
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from agentrun.agents.attempt import Attempt, Channel, Outcome, call_json
+from agentrun.agents.attempt import Attempt, Channel, Ended, Outcome, call_json
 from agentrun.agents.failure import Failure
 from agentrun.executors.calling import CLOSE_SECONDS
 from agentrun.executors.port import Setting
@@ -134,8 +134,9 @@ class WorkerExecutor:
                 if attempt.timeout_seconds is not None:
                     clock.reschedule(asyncio.get_running_loop().time() + attempt.timeout_seconds)
             elif frame["type"] == "outcome":
-                worker.is_spent = frame["ends"]
-                return Outcome.from_json(frame, output=await worker.read())
+                ended = Ended.from_json(frame)
+                worker.is_spent = ended.ends
+                return ended.outcome(await worker.read())
             else:
                 worker.write((await call_json(channel, frame)).as_json())
 

@@ -5,7 +5,7 @@ It exchanges frames with the runner over a socket. The runner's first frame is t
     runner → {"type": "attempt", …}               an Attempt
     worker → {"type": "ready"}                    once, when the agent is loaded; the attempt's time starts here
     worker → {"type": "progress", …} …            messages of the channel, each answered by one frame
-    worker → {"type": "outcome", "ends": …, …}    an Outcome, followed by its output as bytes
+    worker → {"type": "outcome", "ends": …, …}    Ended, followed by the output as bytes
 
 With `ends` the agent could not be loaded, and the worker exits. At the end of its input it lets the agent close, and
 exits.
@@ -17,7 +17,7 @@ import os
 import sys
 from typing import Any
 
-from agentrun.agents.attempt import Attempt
+from agentrun.agents.attempt import Attempt, Ended
 from agentrun.agents.context import Context
 from agentrun.agents.exceptions import outcome_from
 from agentrun.agents.loading import AgentReference
@@ -69,7 +69,7 @@ class Worker:
             outcome = outcome_from(error)
         _flush()
         self._print_to(self._null)
-        self._end.close({"type": "outcome", "ends": not loaded, **outcome.as_json()}, outcome.output)
+        self._end.close(Ended.of(outcome, ends=not loaded).as_json(), outcome.output)
         return loaded
 
     def _print_to(self, fd: int, *, close: bool = False) -> None:
