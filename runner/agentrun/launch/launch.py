@@ -30,7 +30,7 @@ from agentrun.runs.plan import list_items
 from agentrun.runs.recovery import check_plan, place_of
 from agentrun.runs.run import Run
 from agentrun.runs.units import Unit
-from agentrun.store.port import Lease, Store
+from agentrun.store.port import HistoryEvent, Lease, Store
 from agentrun.system.disk import Disk, discard_temporaries
 from agentrun.system.process import boot_id
 from agentrun.values.clock import now_text
@@ -290,8 +290,9 @@ class Launch:
 
     def _note(self, event: str, **details: Any) -> None:
         launches, last_completed = self._run.context.launches, self._run.checkpoint.last_completed
-        heading = {"at": now_text(), "event": event, "launch": launches, "last_completed": last_completed}
-        self._store.note({**heading, **details})
+        self._store.note(
+            HistoryEvent(at=now_text(), event=event, launch=launches, last_completed=last_completed, **details)
+        )
 
     def close(self) -> None:
         if self.is_locked:

@@ -7,7 +7,7 @@ the `Catalogue` of the jobs in one place.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +55,21 @@ class Posted:
     message: AnyMessage | None
     problem: str = ""
     """Why it is not a message."""
+
+
+class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that happened to the job: a launch, a restore, a checkpoint, a stop, or a dropped message."""
+
+    at: str = ""
+    event: str
+    launch: int | None = None
+    seq: int | None = None
+    last_completed: int | None = None
+    run_id: str | None = None
+    message: str | None = None
+    """The name of a message in the inbox."""
+    key: str | None = None
+    reason: str | None = None
 
 
 Sync = Callable[[], list[int]]
@@ -125,7 +140,7 @@ class Reader(ABC):
     def inbox(self) -> list[Posted]:
         """What people posted and no runner has processed yet, oldest first. Cheap to ask again."""
 
-    def history(self) -> Iterator[Mapping[str, Any]]:
+    def history(self) -> Iterator[HistoryEvent]:
         """The events that `Store.note` kept, oldest first."""
         return iter(())
 
@@ -269,7 +284,7 @@ class Store(ABC):
         self.clear()
         return ""
 
-    def note(self, event: Mapping[str, Any]) -> None:
+    def note(self, event: HistoryEvent) -> None:
         """Add an event to the job's history; not part of recovery, and never an error."""
 
 
