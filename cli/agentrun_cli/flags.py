@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from agentrun.job.fields import Layer
     from agentrun.job.home import Found
 
 JobRef = Annotated[str | None, typer.Argument(metavar="JOB", help="A job file, file.py:function, or a job's name.")]
@@ -118,7 +119,8 @@ class Asked:
     """The job that a command line asks for."""
 
     ref: str | None
-    layer: dict[str, Any] = field(default_factory=dict)
+    layer: Layer | None = None
+    """The flags that are values of a job."""
     state_dir: str | None = None
     given: Mapping[str, Any] = field(default_factory=dict)
     """The parameters as typer parsed them."""
@@ -128,7 +130,7 @@ class Asked:
 
 def asked_job(given: Mapping[str, Any], command: Sequence[str] | None = None) -> Asked:
     """The flags as a layer over the job file, with paths relative to the job's folder."""
-    from agentrun.job.fields import RUN
+    from agentrun.job.fields import FLAGS_LABEL, RUN, Layer
     from agentrun.views.finding import find_job
     from agentrun_cli.terminal import HERE
 
@@ -165,7 +167,7 @@ def asked_job(given: Mapping[str, Any], command: Sequence[str] | None = None) ->
         layer["items"] = items
     if run := {name: given[name] for name in RUN if _is_given(given.get(name))}:
         layer["run"] = run
-    return Asked(ref, layer, state_dir, given, found)
+    return Asked(ref, Layer(FLAGS_LABEL, layer), state_dir, given, found)
 
 
 def _is_given(value: Any) -> bool:
@@ -277,10 +279,11 @@ def how_to_name(name: str, folder: Path | None, asked: Asked | None = None) -> s
     """How to name the job in a command that is typed where the user stands, as a shell reads it."""
     from agentrun_cli.terminal import HERE
 
-    ref, state_dir, layer = (asked.ref, asked.state_dir, asked.layer) if asked is not None else (None, None, {})
+    ref, state_dir, layer = (asked.ref, asked.state_dir, asked.layer) if asked is not None else (None, None, None)
     if folder is None or _means(name, folder):
         return shlex.quote(name)
-    is_plain_file = ref is not None and ref.endswith(".toml") and not layer.get("params") and not layer.get("name")
+    is_other = layer is not None and (layer.get("params") or layer.get("name"))
+    is_plain_file = ref is not None and ref.endswith(".toml") and not is_other
     if state_dir is None and ref is not None and is_plain_file:
         return shlex.quote(ref)
     return shlex.join([name, "--state-dir", state_dir or os.path.relpath(folder.parent, HERE)])

@@ -13,6 +13,7 @@ from agentrun.errors import AgentrunError, LaterError
 from agentrun.events import Began, Progress, Warned, Watcher, ignore
 from agentrun.executors.port import Executor
 from agentrun.items.open import Source
+from agentrun.job.fields import Layer
 from agentrun.job.job import Job
 from agentrun.job.kept import JOB_JSON
 from agentrun.job.options import Options
@@ -56,7 +57,7 @@ class Launch:
         agent: str,
         options: Options | None = None,
         watcher: Watcher = ignore,
-        kept: dict[str, Any] | None = None,
+        kept: Layer | None = None,
         job_json: bytes | None = None,
         items: Iterable[Any] | None = None,
         stdin: BinaryIO | None = None,
@@ -71,7 +72,7 @@ class Launch:
         self._agent = agent
         self._options = options or Options()
         self._watcher = watcher
-        self._kept = kept or {}
+        self._kept = dict(kept.values) if kept is not None else {}
         self._job_json = job_json
         self._disk = disk or Disk()
         self._sleep = sleep

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -20,6 +19,7 @@ from agentrun.checkpoint.message import AnyMessage
 from agentrun.checkpoint.record import Record
 from agentrun.checkpoint.summary import Summary
 from agentrun.errors import AgentrunError
+from agentrun.job.fields import KEPT_LABEL, Layer
 from agentrun.job.kept import JOB_JSON
 
 READ_AGAIN = 20
@@ -304,14 +304,18 @@ class Catalogue(ABC):
         pieces = self.store(name).fetch(JOB_JSON)
         return b"".join(pieces) if pieces is not None else None
 
-    def kept_flags(self, name: str) -> dict[str, Any]:
-        """The flags kept with the job's unfinished run. What cannot be read is for the launch to report."""
+    def kept_flags(self, name: str) -> Layer | None:
+        """The flags kept with the job's unfinished run; None without any.
+
+        What cannot be read is for the launch to report.
+        """
         try:
             # Edits too: a launch that accepts them keeps these flags, and one that does not stops by itself.
             with self.store(name).reader(accept_edits=True) as reader:
-                return reader.checkpoint.context.kept if reader.checkpoint is not None else {}
+                kept = reader.checkpoint.context.kept if reader.checkpoint is not None else {}
         except AgentrunError:
-            return {}
+            return None
+        return Layer(KEPT_LABEL, kept) if kept else None
 
     def find(self, run_id: str) -> str | None:
         """The name of the job that has a run of this id. A job that cannot be read does not hide the others."""
