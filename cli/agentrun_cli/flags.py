@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -115,6 +115,21 @@ _TOP += ["carry"]
 
 
 @dataclass(frozen=True)
+class Given:
+    """The parameters of a command as typer parsed them."""
+
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    def get(self, name: str) -> Any:
+        """The value of a parameter; None if the command has no such parameter."""
+        return self.params.get(name)
+
+    def of(self, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+        """The flags among `names` that were given, each with its value."""
+        return ((name, self.params[name]) for name in names if _is_given(self.params.get(name)))
+
+
+@dataclass(frozen=True)
 class Asked:
     """The job that a command line asks for."""
 
@@ -122,13 +137,12 @@ class Asked:
     layer: Layer | None = None
     """The flags that are values of a job."""
     state_dir: str | None = None
-    given: Mapping[str, Any] = field(default_factory=dict)
-    """The parameters as typer parsed them."""
+    given: Given = field(default_factory=Given)
     found: Found | None = None
     """What `ref` means."""
 
 
-def asked_job(given: Mapping[str, Any], command: Sequence[str] | None = None) -> Asked:
+def asked_job(given: Given, command: Sequence[str] | None = None) -> Asked:
     """The flags as a layer over the job file, with paths relative to the job's folder."""
     from agentrun.job.fields import FLAGS_LABEL, RUN, Layer
     from agentrun.views.finding import find_job
@@ -147,25 +161,25 @@ def asked_job(given: Mapping[str, Any], command: Sequence[str] | None = None) ->
         )
     found = find_job(ref, HERE, state_dir) if ref is not None else None
     base = _base_of(found, HERE)
-    layer: dict[str, Any] = {name: given[name] for name in _TOP if _is_given(given.get(name))}
+    layer = dict(given.of(_TOP))
     if given.get("agent_version"):
-        layer["version"] = given["agent_version"]
+        layer["version"] = given.get("agent_version")
     if given.get("output"):
-        layer["output"] = _from_base(given["output"], HERE, base)
+        layer["output"] = _from_base(given.get("output"), HERE, base)
     for name in ("env_file", "schema"):
         if given.get(name):
             # Not a template: nothing in it is to be escaped.
-            layer[name] = os.path.relpath(HERE / given[name], base)
+            layer[name] = os.path.relpath(HERE / given.get(name), base)
     for name in ("prompt", "system"):
         if given.get(name) is not None:
-            layer[name] = _text_or_file(given[name], HERE, base)
+            layer[name] = _text_or_file(given.get(name), HERE, base)
     if command:
         layer["command"] = [_program(command[0], HERE, base), *command[1:]]
     if given.get("settings"):
-        layer["params"] = _params(given["settings"])
+        layer["params"] = _params(given.get("settings"))
     if items := _items(given, HERE, base):
         layer["items"] = items
-    if run := {name: given[name] for name in RUN if _is_given(given.get(name))}:
+    if run := dict(given.of(RUN)):
         layer["run"] = run
     return Asked(ref, Layer(FLAGS_LABEL, layer), state_dir, given, found)
 
@@ -221,7 +235,7 @@ def _params(settings: Sequence[str]) -> dict[str, str]:
     return params
 
 
-def _items(given: Mapping[str, Any], here: Path, base: Path) -> dict[str, str]:
+def _items(given: Given, here: Path, base: Path) -> dict[str, str]:
     from agentrun.errors import UsageError
 
     patterns, kind, key = given.get("items") or [], given.get("kind"), given.get("key")
@@ -242,7 +256,7 @@ def _items(given: Mapping[str, Any], here: Path, base: Path) -> dict[str, str]:
     return {kind: _from_base(pattern, here, base), **items}
 
 
-def _check_rest(given: Mapping[str, Any], command: Sequence[str] | None) -> None:
+def _check_rest(given: Given, command: Sequence[str] | None) -> None:
     """Refuse extra words: nearly always a pattern that the shell has expanded."""
     from agentrun.errors import UsageError
 

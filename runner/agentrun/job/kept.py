@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from agentrun.errors import CheckpointError
 from agentrun.job.fields import KEPT_LABEL, Layer
@@ -32,12 +31,11 @@ def absolute(path: Path) -> Path:
 
 def encode_job_json(kept: KeptJob, *, root: Path) -> bytes:
     """Paths inside the parent of `root` are written relative to it, so that it can be moved."""
-    record: dict[str, Any] = {"version": JOB_JSON_VERSION}
     if kept.file is not None:
-        record |= {"file": _relative(kept.file, root), "params": dict(kept.layer.get("params", {}))}
+        more = {"file": _relative(kept.file, root), "params": dict(kept.layer.get("params", {}))}
     else:
-        record |= {"base": _relative(kept.base, root), "values": dict(kept.layer.values)}
-    return jsontext.encode(record, name=JOB_JSON) + b"\n"
+        more = {"base": _relative(kept.base, root), "values": dict(kept.layer.values)}
+    return jsontext.encode({"version": JOB_JSON_VERSION, **more}, name=JOB_JSON) + b"\n"
 
 
 def decode_job_json(data: bytes, *, root: Path, where: str = JOB_JSON) -> KeptJob:

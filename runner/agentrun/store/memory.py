@@ -43,7 +43,7 @@ class MemoryStore(Store):
         from agentrun.system.process import describe_self
 
         lease = _MemoryLease(self._release)
-        self._holder = Holder(**describe_self(), mark=lease.mark)
+        self._holder = Holder(*describe_self(), mark=lease.mark)
         return lease
 
     def _release(self) -> None:

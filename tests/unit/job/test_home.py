@@ -11,7 +11,6 @@ from agentrun.job.home import find_job as find_job_in
 from agentrun.job.kept import KeptJob, decode_job_json, encode_job_json
 from agentrun.store.folder.catalogue import FolderCatalogue
 
-
 FLAGS = Layer("flags")
 
 
