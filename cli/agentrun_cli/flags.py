@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from agentrun.job.fields import Layer
     from agentrun.job.home import Found
 
 JobRef = Annotated[str | None, typer.Argument(metavar="JOB", help="A job file, file.py:function, or a job's name.")]
@@ -114,21 +115,36 @@ _TOP += ["carry"]
 
 
 @dataclass(frozen=True)
+class Given:
+    """The parameters of a command as typer parsed them."""
+
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    def get(self, name: str) -> Any:
+        """The value of a parameter; None if the command has no such parameter."""
+        return self.params.get(name)
+
+    def of(self, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+        """The flags among `names` that were given, each with its value."""
+        return ((name, self.params[name]) for name in names if _is_given(self.params.get(name)))
+
+
+@dataclass(frozen=True)
 class Asked:
     """The job that a command line asks for."""
 
     ref: str | None
-    layer: dict[str, Any] = field(default_factory=dict)
+    layer: Layer | None = None
+    """The flags that are values of a job."""
     state_dir: str | None = None
-    given: Mapping[str, Any] = field(default_factory=dict)
-    """The parameters as typer parsed them."""
+    given: Given = field(default_factory=Given)
     found: Found | None = None
     """What `ref` means."""
 
 
-def asked_job(given: Mapping[str, Any], command: Sequence[str] | None = None) -> Asked:
+def asked_job(given: Given, command: Sequence[str] | None = None) -> Asked:
     """The flags as a layer over the job file, with paths relative to the job's folder."""
-    from agentrun.job.fields import RUN
+    from agentrun.job.fields import FLAGS_LABEL, RUN, Layer
     from agentrun.views.finding import find_job
     from agentrun_cli.terminal import HERE
 
@@ -145,27 +161,27 @@ def asked_job(given: Mapping[str, Any], command: Sequence[str] | None = None) ->
         )
     found = find_job(ref, HERE, state_dir) if ref is not None else None
     base = _base_of(found, HERE)
-    layer: dict[str, Any] = {name: given[name] for name in _TOP if _is_given(given.get(name))}
+    layer = dict(given.of(_TOP))
     if given.get("agent_version"):
-        layer["version"] = given["agent_version"]
+        layer["version"] = given.get("agent_version")
     if given.get("output"):
-        layer["output"] = _from_base(given["output"], HERE, base)
+        layer["output"] = _from_base(given.get("output"), HERE, base)
     for name in ("env_file", "schema"):
         if given.get(name):
             # Not a template: nothing in it is to be escaped.
-            layer[name] = os.path.relpath(HERE / given[name], base)
+            layer[name] = os.path.relpath(HERE / given.get(name), base)
     for name in ("prompt", "system"):
         if given.get(name) is not None:
-            layer[name] = _text_or_file(given[name], HERE, base)
+            layer[name] = _text_or_file(given.get(name), HERE, base)
     if command:
         layer["command"] = [_program(command[0], HERE, base), *command[1:]]
     if given.get("settings"):
-        layer["params"] = _params(given["settings"])
+        layer["params"] = _params(given.get("settings"))
     if items := _items(given, HERE, base):
         layer["items"] = items
-    if run := {name: given[name] for name in RUN if _is_given(given.get(name))}:
+    if run := dict(given.of(RUN)):
         layer["run"] = run
-    return Asked(ref, layer, state_dir, given, found)
+    return Asked(ref, Layer(FLAGS_LABEL, layer), state_dir, given, found)
 
 
 def _is_given(value: Any) -> bool:
@@ -219,7 +235,7 @@ def _params(settings: Sequence[str]) -> dict[str, str]:
     return params
 
 
-def _items(given: Mapping[str, Any], here: Path, base: Path) -> dict[str, str]:
+def _items(given: Given, here: Path, base: Path) -> dict[str, str]:
     from agentrun.errors import UsageError
 
     patterns, kind, key = given.get("items") or [], given.get("kind"), given.get("key")
@@ -240,7 +256,7 @@ def _items(given: Mapping[str, Any], here: Path, base: Path) -> dict[str, str]:
     return {kind: _from_base(pattern, here, base), **items}
 
 
-def _check_rest(given: Mapping[str, Any], command: Sequence[str] | None) -> None:
+def _check_rest(given: Given, command: Sequence[str] | None) -> None:
     """Refuse extra words: nearly always a pattern that the shell has expanded."""
     from agentrun.errors import UsageError
 
@@ -277,10 +293,11 @@ def how_to_name(name: str, folder: Path | None, asked: Asked | None = None) -> s
     """How to name the job in a command that is typed where the user stands, as a shell reads it."""
     from agentrun_cli.terminal import HERE
 
-    ref, state_dir, layer = (asked.ref, asked.state_dir, asked.layer) if asked is not None else (None, None, {})
+    ref, state_dir, layer = (asked.ref, asked.state_dir, asked.layer) if asked is not None else (None, None, None)
     if folder is None or _means(name, folder):
         return shlex.quote(name)
-    is_plain_file = ref is not None and ref.endswith(".toml") and not layer.get("params") and not layer.get("name")
+    is_other = layer is not None and (layer.get("params") or layer.get("name"))
+    is_plain_file = ref is not None and ref.endswith(".toml") and not is_other
     if state_dir is None and ref is not None and is_plain_file:
         return shlex.quote(ref)
     return shlex.join([name, "--state-dir", state_dir or os.path.relpath(folder.parent, HERE)])

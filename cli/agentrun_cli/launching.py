@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from agentrun_cli import loop
 from agentrun_cli import terminal as console
-from agentrun_cli.flags import Asked, how_to_name
+from agentrun_cli.flags import Asked, Given, how_to_name
 
 if TYPE_CHECKING:
     from agentrun.agents.agent import Agent
@@ -53,11 +53,11 @@ def make_ready(opened: OpenJob) -> Ready:
         return Ready(opened, load_agent(job), environ)
 
 
-def options_of(given: dict[str, Any], *, resume: bool) -> Options:
+def options_of(given: Given, *, resume: bool) -> Options:
     from agentrun.job.options import Options
 
     names = ("fresh", "limit", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps")
-    asked = {name: given[name] for name in names if given.get(name)}
+    asked = dict(given.of(names))
     # With --if-free, do not wait for the lock.
     return Options(resume=resume, wait_seconds=0.5 if given.get("if_free") else 5.0, **asked)
 
@@ -75,7 +75,7 @@ def launch(asked: Asked, options: Options) -> int:
             return _end(nothing, job, store, asked, 0.0)
         ready = make_ready(opened)
         if given.get("plan"):
-            show_plan(ready, store, options, as_json=given["as_json"])
+            show_plan(ready, store, options, as_json=given.get("as_json"))
             return 0
         return _run(ready, store, asked, options)
     except AgentrunError as error:
@@ -113,7 +113,7 @@ def _run(ready: Ready, store: Store, asked: Asked, options: Options) -> int:
     opened, job = ready.opened, ready.opened.job
     began = time.monotonic()
     launched: list[Launch] = []
-    view = open_view(job.name, how_to_name(job.name, store.folder, asked), quiet=asked.given["quiet"])
+    view = open_view(job.name, how_to_name(job.name, store.folder, asked), quiet=asked.given.get("quiet"))
 
     async def main() -> Summary:
         with stop_on_signals(job, lambda: launched[0] if launched else None, exits=True):
@@ -154,10 +154,10 @@ def _end(summary: Summary, job: Job, store: Store, asked: Asked, seconds: float)
     from agentrun_cli.drawing.closing import closing_lines
 
     name = how_to_name(job.name, store.folder, asked)
-    if summary.exit_code or not asked.given["quiet"]:
+    if summary.exit_code or not asked.given.get("quiet"):
         for line in closing_lines(summary, job.name, name, seconds):
             console.say(line)
-    if asked.given["as_json"]:
+    if asked.given.get("as_json"):
         # The exit code is the run's, even if standard output was closed.
         with contextlib.suppress(console.ReaderGone):
             console.put_json(summary.as_json())

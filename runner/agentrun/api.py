@@ -16,7 +16,7 @@ import orjson
 from agentrun.checkpoint import summary as checkpoint
 from agentrun.errors import RunError
 from agentrun.events import Watcher, ignore
-from agentrun.job.fields import RUN
+from agentrun.job.fields import RUN, Layer
 from agentrun.job.options import Options
 from agentrun.launch.launch import Launch
 from agentrun.store.port import Catalogue, Store
@@ -180,10 +180,9 @@ class _Launching:
         self.opened = open_job(
             None,
             open_place=catalogue_at if store is None else lambda root: _Only(store),
-            flags=flags,
+            flags=Layer("agentrun.run()", flags),
             state_dir=state_dir,
             fresh=self.options.fresh,
-            label="agentrun.run()",
         )
         self.job = self.opened.job
         self.environ = agent_environment(self.job, os.environ)

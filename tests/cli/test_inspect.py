@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from agentrun.people.selecting import near_misses
+from agentrun.views.jobs import HistoryEvent
 from agentrun_cli.drawing.log import event_lines
 from waiting import PATIENCE_SECONDS, eventually
 
@@ -295,9 +296,9 @@ def test_log_tells_launches_and_stops_and_folds_checkpoints(agentrun: Run, with_
 
 
 def test_a_launch_that_was_killed_is_told_by_the_next() -> None:
-    def event(kind: str, launch: int, last: int = -1) -> dict[str, Any]:
+    def event(kind: str, launch: int, last: int = -1) -> HistoryEvent:
         at = f"2026-05-04T22:03:1{launch}.000Z"
-        return {"at": at, "event": kind, "launch": launch, "last_completed": last, "run_id": "r", "reason": "why"}
+        return HistoryEvent(at=at, event=kind, launch=launch, last_completed=last, run_id="r", reason="why")
 
     events = [event("checkpoint", 1), event("launch", 1), event("checkpoint", 1, 0), event("checkpoint", 1, 4)]
     events += [event("checkpoint", 2, 4), event("restore", 2, 4), event("checkpoint", 2, 7), event("stop", 2, 7)]

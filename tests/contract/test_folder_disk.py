@@ -10,6 +10,7 @@ import pytest
 
 from agentrun.errors import BusyError, CheckpointError, DiskError
 from agentrun.store.folder.store import FolderStore
+from agentrun.store.port import HistoryEvent
 from agentrun.testing.examples import RUN, checkpoint, keys, record, summary
 from contract.bench import FaultyDisk, RecordingDisk, temporaries
 
@@ -241,7 +242,7 @@ def test_a_journal_larger_than_a_piece_is_read_whole(open_folder: Callable[..., 
 def test_the_log_of_launches_is_never_an_error(folder: Path, open_folder: Callable[..., FolderStore]) -> None:
     store = open_folder()
     (folder / "log.jsonl").mkdir()
-    store.note({"event": "launch"})
+    store.note(HistoryEvent(event="launch"))
     store.commit(checkpoint(1))
 
 

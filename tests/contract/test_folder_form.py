@@ -15,6 +15,7 @@ from agentrun.checkpoint.checkpoint import Running
 from agentrun.errors import CheckpointError, DiskError, UsageError
 from agentrun.store.folder.lock import FolderLease
 from agentrun.store.folder.store import FolderStore
+from agentrun.store.port import HistoryEvent
 from agentrun.testing.examples import checkpoint, keys, record, summary
 
 
@@ -73,7 +74,7 @@ def test_modes_are_for_the_owner_alone_and_git_ignores_all(
         store = open_folder(redo_limit_bytes=1)
         store.commit(checkpoint(1), [record("a")])
         store.keep("job.json", [b"{}"])
-        store.note({"event": "launch"})
+        store.note(HistoryEvent(event="launch"))
         store.commit(checkpoint(2), [record("b")])
         store.finish(summary())
     finally:
@@ -124,5 +125,5 @@ def test_a_planted_log_is_not_written_through(
 ) -> None:
     store = open_folder()
     (folder / "log.jsonl").symlink_to(tmp_path / "elsewhere")
-    store.note({"event": "launch"})
+    store.note(HistoryEvent(event="launch"))
     assert not (tmp_path / "elsewhere").exists()

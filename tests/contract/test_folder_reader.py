@@ -12,7 +12,7 @@ import pytest
 from agentrun.errors import CheckpointError
 from agentrun.store.folder.catalogue import FolderCatalogue
 from agentrun.store.folder.store import FolderStore
-from agentrun.store.port import Reader
+from agentrun.store.port import HistoryEvent, Reader
 from agentrun.testing.examples import LATER_RUN, RUN, checkpoint, end_run, keys, record, summary
 from contract.bench import edit_state
 
@@ -140,12 +140,15 @@ def test_an_edited_state_is_read_only_where_edits_are_accepted(folder: Path, ope
 
 def test_the_history_is_read_around_what_cannot_be_read(folder: Path, open_folder: Open) -> None:
     store = open_folder()
-    store.note({"n": 1})
+    first, second = HistoryEvent(event="launch", launch=1), HistoryEvent(event="stop", launch=1, reason="")
+    store.note(first)
     with (folder / "log.jsonl").open("ab") as file:
-        file.write(b'{"torn\n[1]\n\xff\n')
-    store.note({"n": 2})
+        file.write(
+            b'{"torn\n[1]\n\xff\n{"event": "\xff"}\n{"event": 1}\n{"at": "2026"}\n{"event":' + b"[" * 9999 + b"\n"
+        )
+    store.note(second)
     with store.reader() as reader:
-        assert list(reader.history()) == [{"n": 1}, {"n": 2}]
+        assert list(reader.history()) == [first, second]
     (folder / "log.jsonl").unlink()
     (folder / "log.jsonl").mkdir()
     with store.reader() as reader:
@@ -193,4 +196,4 @@ def test_a_job_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> N
     (tmp_path / ".agentrun" / "archive" / "state.json").write_bytes(b"damaged")
     assert catalogue.names() == ["archive", "triage"]
     assert [catalogue.find(run_id) for run_id in (RUN, LATER_RUN, "20200101T000000-0")] == ["archive", "triage", None]
-    assert catalogue.kept_flags("archive") == {}
+    assert catalogue.kept_flags("archive") is None

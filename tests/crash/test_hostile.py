@@ -31,7 +31,7 @@ from agentrun.errors import AgentrunError, CheckpointError, ItemsError, JobError
 from agentrun.items.open import open_source
 from agentrun.job.build import build_job
 from agentrun.job.env import load_env_file
-from agentrun.job.fields import ITEMS, RUN, TOP
+from agentrun.job.fields import ITEMS, RUN, TOP, Layer
 from agentrun.job.file import read_job_file
 from agentrun.job.job import ItemsSpec, Job
 from agentrun.launch.launch import Launch
@@ -91,7 +91,7 @@ def job_layers(draw: st.DrawFn) -> dict[str, Any]:
 def check_job(layer: dict[str, Any]) -> None:
     try:
         job = build_job(
-            [("job.toml", layer)], base=Path("/nowhere"), file=Path("/nowhere/job.toml"), default_name="job"
+            [Layer("job.toml", layer)], base=Path("/nowhere"), file=Path("/nowhere/job.toml"), default_name="job"
         )
     except JobError as error:
         assert str(error).startswith("job.toml"), error

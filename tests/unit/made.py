@@ -11,6 +11,7 @@ from agentrun.agents.failure import Failure
 from agentrun.checkpoint.record import Kind, Question, Record
 from agentrun.checkpoint.summary import Summary, first_checkpoint
 from agentrun.items.port import digest
+from agentrun.job.fields import Layer
 from agentrun.store.folder.store import FolderStore
 from agentrun.store.memory import MemoryStore
 from agentrun.store.port import Lease, Store
@@ -35,7 +36,7 @@ class Made:
         self.items.write_text("".join(f"{key}\n" for key in keys))
         (base / "agent.py").write_text("def agent(item): ...\n")
         flags = {"name": "made", "agent": "agent.py:agent", "items": {"lines": "items.txt"}, **values}
-        opened = open_job(None, flags=flags, cwd=base, environ={})
+        opened = open_job(None, flags=Layer("flags", flags), cwd=base, environ={})
         self.job, self.folder = opened.job, opened.root / opened.job.name
         self.store: Store = MemoryStore() if kind == "memory" else FolderStore(self.folder, redo_limit_bytes=400)
         self.known = KnownJob("made", self.store, self.job)

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agentrun.people.desk import ReplyTo
     from agentrun.views.finding import KnownJob
+    from agentrun.views.item import Question
 
 
 _OURS = ("key", "answer", "text", "index", "question")
 _PREFIX = "details."
 _YES, _NO = ("yes", "y", "true", "1", "approve", "approved"), ("no", "n", "false", "0", "refuse", "refused")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A line of the file, and its place there."""
+
+    where: str
+    cells: dict[str, Any]
+    is_table: bool
+    """Whether the file is a table: then every cell is text, and an empty one leaves a detail unchanged."""
 
 
 def read_answers(file: str, known: KnownJob) -> list[ReplyTo]:
@@ -28,8 +40,8 @@ def read_answers(file: str, known: KnownJob) -> list[ReplyTo]:
     found: dict[str, ReplyTo] = {}
     empty, settled = 0, []
     with open_items(known) as listing:
-        for where, row in _rows(file):
-            key, word = row.get("key"), row.get("answer")
+        for row in _rows(file):
+            where, key, word = row.where, row.cells.get("key"), row.cells.get("answer")
             if key is None or key == "":
                 raise UsageError(f"{where}: has no key; add one")
             if word is None or word == "":
@@ -44,7 +56,7 @@ def read_answers(file: str, known: KnownJob) -> list[ReplyTo]:
             if view.question is None:
                 settled.append(view.key)
                 continue
-            found[view.key] = _reply(where, view.key, word, row, view.question.details)
+            found[view.key] = _reply(view.key, str(word), row, view.question)
     if empty:
         say(f"{counted(empty, 'line')} without an answer ignored")
     if settled:
@@ -52,38 +64,33 @@ def read_answers(file: str, known: KnownJob) -> list[ReplyTo]:
     return list(found.values())
 
 
-def _reply(where: str, key: str, word: Any, row: dict[str, Any], known: dict[str, Any]) -> ReplyTo:
+def _reply(key: str, word: str, row: _Row, question: Question) -> ReplyTo:
     from agentrun.errors import UsageError
     from agentrun.people.desk import ReplyTo
     from agentrun.values.json import parse_value
     from agentrun_cli.terminal import clean
 
-    plain = str(word).strip().lower()
+    where, known, plain = row.where, question.details, word.strip().lower()
     if plain not in (*_YES, *_NO):
         raise UsageError(f"{where}: answer is {clean(word, limit=60)}; write yes or no")
-    details: dict[str, Any] = {}
-    for name, value in row.items():
-        # In a table, an empty cell leaves the detail unchanged.
-        if name in _OURS or value is None or (value == "" and row[_IS_TABLE]) or name == _IS_TABLE:
+    details = {}
+    for name, value in row.cells.items():
+        if name in _OURS or value is None or (value == "" and row.is_table):
             continue
         name = name.removeprefix(_PREFIX)
         if name not in known:
             has = f"it has {', '.join(map(clean, known))}" if known else "it has none"
             raise UsageError(f"{where}: the question has no detail {clean(name, limit=100)}; {has}")
-        if row[_IS_TABLE] and not isinstance(known[name], str):
+        if row.is_table and not isinstance(known[name], str):
             try:
                 value = parse_value(value)
             except ValueError as error:
                 raise UsageError(f"{where}: {clean(name)} is {error}") from None
         details[name] = value
-    return ReplyTo(key, plain in _YES, str(row.get("text") or ""), details)
+    return ReplyTo(key, plain in _YES, str(row.cells.get("text") or ""), details)
 
 
-_IS_TABLE = "\0table"
-
-
-def _rows(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each line with its place in the file."""
+def _rows(file: str) -> Iterator[_Row]:
     import csv
 
     from agentrun.errors import UsageError
@@ -105,14 +112,14 @@ def _rows(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
                     where = f"{shown}:{table.line_num}"
                     if None in row:
                         raise UsageError(f"{where}: has more cells than the first line has columns")
-                    yield where, {**row, _IS_TABLE: True}
+                    yield _Row(where, row, is_table=True)
                 return
             for number, line in enumerate(lines, 1):
                 if line.strip():
                     value = parse_value(line)
                     if not isinstance(value, dict):
                         raise UsageError(f'{shown}:{number}: is not an object; write {{"key": …, "answer": "yes"}}')
-                    yield f"{shown}:{number}", {**value, _IS_TABLE: False}
+                    yield _Row(f"{shown}:{number}", value, is_table=False)
     except OSError as error:
         raise UsageError(f"{shown}: cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error, ValueError) as error:

@@ -49,7 +49,7 @@ def how_to_continue(known: KnownJob, *, is_unfinished: bool) -> str:
 def _launch(ref: str, state_dir: str | None, *, is_unfinished: bool) -> int:
     from agentrun_cli.launching import launch, options_of
 
-    given = {"job": ref, "state_dir": state_dir, "quiet": False, "as_json": False}
+    given = flags.Given({"job": ref, "state_dir": state_dir, "quiet": False, "as_json": False})
     return launch(flags.asked_job(given), options_of(given, resume=is_unfinished))
 
 

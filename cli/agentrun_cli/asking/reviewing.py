@@ -45,6 +45,8 @@ class Review:
         self._known = known
         self._listing = listing
         self._by = by
+        self._edited: dict[str, Any] = {}
+        """The details of the current question that the person has changed."""
         self.posting: Posting | None = None
         """How the last answer was posted."""
         self.posted = 0
@@ -84,25 +86,26 @@ class Review:
         from agentrun_cli.asking.confirming import asks
         from agentrun_cli.terminal import clean, put
 
-        details: dict[str, Any] = {}
+        self._edited = {}
         while True:
             typed = asks(PROMPT)
             if typed is None:
                 return False
             match _WORDS.get(typed.lower(), typed.lower()):
                 case "a":
-                    self._post(view, True, "", details)
-                    put("approved" + (f", with {clean(', '.join(details))} as edited" if details else ""))
+                    self._post(view, True)
+                    edited = f", with {clean(', '.join(self._edited))} as edited" if self._edited else ""
+                    put(f"approved{edited}")
                     return True
                 case "r":
-                    self._post(view, False, "", details)
+                    self._post(view, False)
                     put("refused")
                     return True
                 case "w":
-                    if self._in_words(view, details):
+                    if self._in_words(view):
                         return True
                 case "e":
-                    self._edit(view, details)
+                    self._edit(view)
                 case "v":
                     self._show(view, full=True)
                 case "s":
@@ -113,15 +116,15 @@ class Review:
                 case _:
                     put("type one of the letters a, r, w, e, v, s or q, then Enter")
 
-    def _post(self, view: QuestionView, yes: bool, text: str, details: dict[str, Any]) -> None:
+    def _post(self, view: QuestionView, yes: bool, text: str = "") -> None:
         from agentrun.people import desk
 
         selection = desk.Selection(items=[view.key])
-        self.posting = desk.answer(self._known, selection, yes=yes, text=text, details=details, by=self._by)
+        self.posting = desk.answer(self._known, selection, yes=yes, text=text, details=self._edited, by=self._by)
         self.posted += 1
         self.answered += 1
 
-    def _in_words(self, view: QuestionView, details: dict[str, Any]) -> bool:
+    def _in_words(self, view: QuestionView) -> bool:
         from agentrun_cli.asking.confirming import asks
         from agentrun_cli.terminal import put
 
@@ -132,39 +135,38 @@ class Review:
         if verdict is None:
             return False
         yes = verdict.lower() in ("", "y", "yes")
-        self._post(view, yes, words, details)
+        self._post(view, yes, words)
         put("approved, with your words" if yes else "refused, with your words")
         return True
 
-    def _edit(self, view: QuestionView, details: dict[str, Any]) -> None:
+    def _edit(self, view: QuestionView) -> None:
         """Change a detail in the editor; it is posted with the answer."""
         from agentrun.errors import UsageError
         from agentrun_cli.asking.editing import UNCHANGED, edit_value
         from agentrun_cli.terminal import clean, put
 
         known = view.question.details
-        name = self._which(known)
+        name = self._which(list(known))
         if name is None:
             return
         try:
-            value = edit_value(details.get(name, known[name]), name=name)
+            value = edit_value(self._edited.get(name, known[name]), name=name)
         except UsageError as error:
             put(clean(error.message))
             return
         if value is UNCHANGED:
             put(f"{clean(name)}: unchanged")
             return
-        details[name] = value
+        self._edited[name] = value
         put(f"{clean(name)}: edited; now approve or refuse")
 
-    def _which(self, known: dict[str, Any]) -> str | None:
+    def _which(self, names: list[str]) -> str | None:
         from agentrun_cli.asking.confirming import asks
         from agentrun_cli.terminal import clean, put
 
-        if not known:
+        if not names:
             put("the question has no details to edit")
             return None
-        names = list(known)
         if len(names) == 1:
             return names[0]
         for number, name in enumerate(names, 1):
@@ -172,7 +174,7 @@ class Review:
         typed = asks("which one? ")
         if typed and typed.isdecimal() and 1 <= int(typed) <= len(names):
             return names[int(typed) - 1]
-        if typed in known:
+        if typed in names:
             return typed
         put("no such detail; nothing is edited")
         return None

@@ -53,5 +53,5 @@ def resume(
     """
     from agentrun_cli.launching import launch, options_of
 
-    asked = flags.asked_job(ctx.params)
-    raise typer.Exit(launch(asked, options_of(ctx.params, resume=True)))
+    asked = flags.asked_job(flags.Given(ctx.params))
+    raise typer.Exit(launch(asked, options_of(asked.given, resume=True)))

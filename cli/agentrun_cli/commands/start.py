@@ -65,5 +65,5 @@ def start(
     """
     from agentrun_cli.launching import launch, options_of
 
-    asked = flags.asked_job(ctx.params, ctx.obj)
-    raise typer.Exit(launch(asked, options_of(ctx.params, resume=False)))
+    asked = flags.asked_job(flags.Given(ctx.params), ctx.obj)
+    raise typer.Exit(launch(asked, options_of(asked.given, resume=False)))

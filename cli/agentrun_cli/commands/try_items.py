@@ -54,7 +54,7 @@ def try_items(
     from agentrun_cli.launching import make_ready, open_asked
     from agentrun_cli.terminal import clean_text, say
 
-    opened = open_asked(flags.asked_job(ctx.params, ctx.obj), fresh=False)
+    opened = open_asked(flags.asked_job(flags.Given(ctx.params), ctx.obj), fresh=False)
     with contextlib.ExitStack() as stack:
         found = _choose(opened, _spool_stdin(opened, stack), wanted or [], index or [], count)
         ready = make_ready(opened)

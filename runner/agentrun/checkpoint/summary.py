@@ -91,8 +91,7 @@ class Summary(Struct, kw_only=True):
         return self.status == "finished"
 
     def as_json(self) -> dict[str, Any]:
-        values: dict[str, Any] = msgspec.to_builtins(self)
-        return values | {"usage": self.usage.as_json()}
+        return {**msgspec.to_builtins(self), "usage": self.usage.as_json()}
 
 
 _decode = msgspec.json.Decoder(Summary).decode

@@ -36,15 +36,12 @@ def encode_python_items(items: Iterable[Any]) -> Iterator[bytes]:
 
 
 def _encode(position: int, item: Any) -> bytes:
-    entry: dict[str, Any]
+    kind, value = "data", item
     if isinstance(item, str):
-        entry = {"text": item}
+        kind = "text"
     elif isinstance(item, os.PathLike):
         path = os.fspath(item)
-        entry = {"path": os.path.abspath(path) if isinstance(path, str) else path}
-    else:
-        entry = {"data": item}
-    ((kind, value),) = entry.items()
+        kind, value = "path", os.path.abspath(path) if isinstance(path, str) else path
     try:
         return b'{"%s":%s}\n' % (kind.encode(), jsontext.encode(value, name=_place(position)))
     except jsontext.NotJson as error:

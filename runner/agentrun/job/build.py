@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ def job_name(layers: Sequence[Layer], *, has_file: bool, default_name: str) -> s
 
 
 def _strongest(layers: Sequence[Layer]) -> str:
-    return layers[-1][0] if layers else "job"
+    return layers[-1].label if layers else "job"
 
 
 def _texts(params: Mapping[str, Any]) -> dict[str, str]:
@@ -41,12 +41,9 @@ def _texts(params: Mapping[str, Any]) -> dict[str, str]:
 
 
 def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default_name: str) -> Job:
-    """The job that the layers, weakest first, describe together; JobError names layer, key and fault.
-
-    A layer is a label for messages, and values in the shape of a job file. A value of None counts as not given.
-    """
+    """The job that the layers, weakest first, describe together; JobError names layer, key and fault."""
     values = Values(layers, has_file=file is not None)
-    where = layers[0][0] if layers else "job"
+    where = layers[0].label if layers else "job"
     params = _params(values)
     texts = _texts(params)
     name = _name(values, texts, default=Value(_strongest(layers), "name", default_name))
@@ -259,7 +256,7 @@ def prompt_file(text: str) -> str | None:
     return text[1:].strip() if text.startswith("@") and not text.startswith("@@") else None
 
 
-def _prompt(values: Values, kind: str, params: Mapping[str, Any]) -> str | None:
+def _prompt(values: Values, kind: str, params: Collection[str]) -> str | None:
     prompt = _template(values, "prompt", kind, params)
     value = values.get("prompt")
     if value is not None and values.get("model") is None:
@@ -267,7 +264,7 @@ def _prompt(values: Values, kind: str, params: Mapping[str, Any]) -> str | None:
     return prompt
 
 
-def _template(values: Values, key: str, kind: str, params: Mapping[str, Any]) -> str | None:
+def _template(values: Values, key: str, kind: str, params: Collection[str]) -> str | None:
     """A prompt with its placeholders checked, or `@` and a path: that file is read when the agent is loaded."""
     text = values.text(key, 'write text, in quotes, or "@" and the path of a file: "@prompt.md"')
     if text is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,8 +27,38 @@ AGENTS: dict[str, tuple[str, ...]] = {
     "prompt": ("model", "system", "schema", "base_url", "max_output_tokens", "temperature"),
 }
 """The kinds of agent, each with the values that belong only to it, and are dropped when it is replaced."""
-Layer = tuple[str, Mapping[str, Any]]
+KEPT_LABEL = "kept with the run"
+FLAGS_LABEL = "command line"
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Values in the shape of a job file, and the label they have in messages. A value of None counts as not given."""
+
+    label: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.values.get(name, default)
+
+    def merge(self, above: Layer) -> Layer:
+        """Both layers in one, with this layer's label. Another kind of items or of agent replaces the one here."""
+        merged = dict(self.values)
+        for other in replaced_agents([name for name, value in above.values.items() if value is not None]):
+            if other in merged:
+                for name in (other, *AGENTS[other]):
+                    merged.pop(name, None)
+        for name, value in above.values.items():
+            if value is None:
+                continue
+            if name == "items" and any(kind in value for kind in KINDS):
+                merged[name] = dict(value)
+            elif isinstance(value, Mapping):
+                merged[name] = {**merged.get(name, {}), **{k: v for k, v in value.items() if v is not None}}
+            else:
+                merged[name] = value
+        return Layer(self.label, merged)
 
 
 class Value(NamedTuple):
@@ -45,13 +76,13 @@ class Value(NamedTuple):
 
 
 class Values:
-    """The merged layers, strongest last, by dotted key. A value of None counts as not given."""
+    """The merged layers, strongest last, by dotted key."""
 
     def __init__(self, layers: Sequence[Layer], *, has_file: bool) -> None:
         self._values: dict[str, Value] = {}
-        for number, (label, layer) in enumerate(layers):
-            added = _flatten(label, layer, has_file=has_file)
-            _check_alone(added, label)
+        for number, layer in enumerate(layers):
+            added = _flatten(layer, has_file=has_file)
+            _check_alone(added, layer.label)
             self._merge(added, declared=self._values if has_file and number else None)
 
     def _merge(self, added: dict[str, Value], *, declared: Mapping[str, Value] | None) -> None:
@@ -148,11 +179,12 @@ def replaced_agents(added: Collection[str]) -> list[str]:
     return [name for name in AGENTS if name not in added] if any(name in added for name in AGENTS) else []
 
 
-def _flatten(label: str, layer: Mapping[str, Any], *, has_file: bool) -> dict[str, Value]:
+def _flatten(layer: Layer, *, has_file: bool) -> dict[str, Value]:
+    label = layer.label
     flat: dict[str, Value] = {}
     items = ITEMS if has_file else (*ITEMS, "python")
     tables: dict[str, tuple[str, ...] | None] = {"params": None, "items": items, "run": RUN}
-    for key, found in layer.items():
+    for key, found in layer.values.items():
         _check_known(label, key, key, TOP)
         if key not in tables:
             flat[key] = Value(label, key, found)

@@ -6,21 +6,21 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 from agentrun.errors import JobError
+from agentrun.job.fields import Layer
 
 FILE_NAME = "job.toml"
 _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
-def read_job_file(path: Path) -> dict[str, Any]:
+def read_job_file(path: Path) -> Layer:
     """The values of a job file, or of the job.toml in a folder; JobError if it cannot be read."""
     if path.is_dir():
         path = path / FILE_NAME
     text = read_text(path, "job file")
     try:
-        return tomllib.loads(text)
+        return Layer(_label(path), tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         message = str(error)
         match = _POSITION.search(message)
@@ -31,6 +31,13 @@ def read_job_file(path: Path) -> dict[str, Any]:
         raise JobError(f"{path}: line {line}, column {column}: {why}", where=str(path), line=int(line)) from None
     except RecursionError:
         raise JobError(f"{path}: is nested too deep to be read; flatten it", where=str(path)) from None
+
+
+def _label(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
 
 
 def _end_of(text: str) -> tuple[str, str]:

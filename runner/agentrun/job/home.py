@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from agentrun.errors import UsageError
+from agentrun.job.fields import Layer
 from agentrun.job.file import FILE_NAME
 from agentrun.job.kept import JOB_JSON, KeptJob, absolute, decode_job_json
 
@@ -28,8 +29,8 @@ class KnownJobs(Protocol):
         """What was asked when the job was started last; None if that is not known."""
         ...
 
-    def kept_flags(self, name: str) -> dict[str, Any]:
-        """The flags kept with the job's unfinished run, in the shape of a job file."""
+    def kept_flags(self, name: str) -> Layer | None:
+        """The flags kept with the job's unfinished run; None without any."""
         ...
 
 

@@ -86,7 +86,6 @@ class Job:
     def identity(self) -> dict[str, Any]:
         """The values that may not change under one name while a run is unfinished."""
         # A prompt may be edited, like an agent's file: its text and model are in the fingerprint.
-        does: dict[str, Any] = {"prompt": True} if self.prompt is not None else {"agent": self.agent}
-        if self.command:
-            does = {"command": list(self.command)}
-        return {"items": str(self.items), "key": self.items.key, **does, "params": dict(self.params)}
+        kind = "command" if self.command else "prompt" if self.prompt is not None else "agent"
+        does = {"command": list(self.command or ()), "prompt": True, "agent": self.agent}[kind]
+        return {"items": str(self.items), "key": self.items.key, kind: does, "params": dict(self.params)}

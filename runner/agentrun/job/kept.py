@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from agentrun.errors import CheckpointError
+from agentrun.job.fields import KEPT_LABEL, Layer
 from agentrun.values import json as jsontext
 
 JOB_JSON = "job.json"
@@ -21,10 +20,8 @@ class KeptJob:
 
     base: Path
     file: Path | None = None
-    params: Mapping[str, Any] = field(default_factory=dict)
-    """With a job file: the params that determine this name."""
-    values: Mapping[str, Any] = field(default_factory=dict)
-    """Without a job file: a layer in its shape."""
+    layer: Layer
+    """With a job file, only its params are kept: they determine this name. Without one, everything is."""
 
 
 def absolute(path: Path) -> Path:
@@ -34,12 +31,11 @@ def absolute(path: Path) -> Path:
 
 def encode_job_json(kept: KeptJob, *, root: Path) -> bytes:
     """Paths inside the parent of `root` are written relative to it, so that it can be moved."""
-    record: dict[str, Any] = {"version": JOB_JSON_VERSION}
     if kept.file is not None:
-        record |= {"file": _relative(kept.file, root), "params": dict(kept.params)}
+        more = {"file": _relative(kept.file, root), "params": dict(kept.layer.get("params", {}))}
     else:
-        record |= {"base": _relative(kept.base, root), "values": dict(kept.values)}
-    return jsontext.encode(record, name=JOB_JSON) + b"\n"
+        more = {"base": _relative(kept.base, root), "values": dict(kept.layer.values)}
+    return jsontext.encode({"version": JOB_JSON_VERSION, **more}, name=JOB_JSON) + b"\n"
 
 
 def decode_job_json(data: bytes, *, root: Path, where: str = JOB_JSON) -> KeptJob:
@@ -59,9 +55,9 @@ def decode_job_json(data: bytes, *, root: Path, where: str = JOB_JSON) -> KeptJo
         raise _damaged(where, "has params or values that are not an object")
     if isinstance(file, str) and file:
         path = absolute(root.parent / file)
-        return KeptJob(base=path.parent, file=path, params=params)
+        return KeptJob(base=path.parent, file=path, layer=Layer(KEPT_LABEL, {"params": params} if params else {}))
     if isinstance(base, str) and base:
-        return KeptJob(base=absolute(root.parent / base), values=values)
+        return KeptJob(base=absolute(root.parent / base), layer=Layer(JOB_JSON, values))
     raise _damaged(where, "names neither a job file nor a folder")
 
 

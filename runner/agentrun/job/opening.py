@@ -5,20 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
-from typing import Any
 
 from agentrun.errors import JobError, UsageError
 from agentrun.job.build import build_job, job_name, prompt_file
 from agentrun.job.env import load_env_file
-from agentrun.job.fields import AGENTS, KINDS, Layer, replaced_agents
+from agentrun.job.fields import FLAGS_LABEL, KEPT_LABEL, KINDS, Layer
 from agentrun.job.file import default_name, read_job_file
 from agentrun.job.home import Found, OpenPlace, find_job, read_kept_job, state_root
 from agentrun.job.job import Job
 from agentrun.job.kept import JOB_JSON, KeptJob, encode_job_json
-
-KEPT_LABEL = "kept with the run"
-FLAGS_LABEL = "command line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +25,8 @@ class OpenJob:
     job: Job
     root: Path
     """The state folder."""
-    kept: dict[str, Any]
+    kept: Layer
+    """The flags that later launches keep."""
     job_json: bytes
 
 
@@ -37,47 +35,43 @@ def open_job(
     *,
     open_place: OpenPlace,
     found: Found | None = None,
-    flags: Mapping[str, Any] | None = None,
+    flags: Layer | None = None,
     cwd: Path | None = None,
     state_dir: str | None = None,
     environ: Mapping[str, str] | None = None,
     fresh: bool = False,
-    label: str = FLAGS_LABEL,
 ) -> OpenJob:
     """The job that `ref` means (a job file, file.py:function, a known name; None: the flags alone).
 
-    `found` is what `find_job` found for `ref`, if that was done already. `flags` has the shape of a job file. They
-    override what was kept with an unfinished run, and that overrides the file. Messages call them `label`.
+    `found` is what `find_job` found for `ref`, if that was done already. `flags` override what
+    was kept with an unfinished run, and that overrides the file.
     """
     cwd = (cwd or Path.cwd()).absolute()
     environ = os.environ if environ is None else environ
-    flags = dict(flags or {})
+    flags = flags or Layer(FLAGS_LABEL)
     if found is None and ref is not None:
         found = find_job(ref, cwd, state_dir, environ, open_place=open_place)
     base_layers, base, file, default = _foundation(found, flags, cwd, state_dir, environ, open_place)
-    given: Layer = (label, flags)
     if found is not None and found.root is not None:
         root, name = found.root, found.name
     else:
         root = state_root(base, state_dir, environ)
-        name = job_name([*base_layers, given], has_file=file is not None, default_name=default)
-    kept = {} if fresh else open_place(root).kept_flags(name)
-    layers = [*base_layers, (KEPT_LABEL, kept), given] if kept else [*base_layers, given]
+        name = job_name([*base_layers, flags], has_file=file is not None, default_name=default)
+    kept = None if fresh else open_place(root).kept_flags(name)
+    layers = [*base_layers, kept, flags] if kept is not None else [*base_layers, flags]
     job = build_job(layers, base=base, file=file, default_name=default)
-    asked = merge(kept, flags)
+    asked = (kept or Layer(KEPT_LABEL)).merge(flags)
     if file is not None:
-        remembered = KeptJob(base=base, file=file, params=dict(asked.get("params", {})))
+        remembered = KeptJob(base=base, file=file, layer=asked)
     else:
-        values: dict[str, Any] = {}
-        for _, layer in layers:
-            values = merge(values, layer)
-        remembered = KeptJob(base=base, values={**values, "name": job.name})
+        values = reduce(Layer.merge, [*layers, Layer(JOB_JSON, {"name": job.name})], Layer(JOB_JSON))
+        remembered = KeptJob(base=base, layer=values)
     return OpenJob(job, root, asked, encode_job_json(remembered, root=root))
 
 
 def _foundation(
     found: Found | None,
-    flags: Mapping[str, Any],
+    flags: Layer,
     cwd: Path,
     state_dir: str | None,
     environ: Mapping[str, str],
@@ -85,19 +79,19 @@ def _foundation(
 ) -> tuple[list[Layer], Path, Path | None, str]:
     """The layers below the kept and the given flags; the base, the job file, and the default name."""
     if found is not None and found.kind == "file" and found.file is not None:
-        return _from_file(found.file, {})
+        return _from_file(found.file)
     if found is not None and found.kind == "known":
         if found.kept is None:
             raise UsageError(f"{found.name}: its job.json is gone; give the job file, or the flags, again")
         if found.kept.file is not None:
-            return _from_file(found.kept.file, found.kept.params)
-        return [(JOB_JSON, found.kept.values)], found.kept.base, None, found.name
+            return _from_file(found.kept.file, found.kept.layer)
+        return [found.kept.layer], found.kept.base, None, found.name
     layers: list[Layer] = []
     name = flags.get("name")
     if found is not None and found.agent is not None:
         path, _, function = found.agent.rpartition(":")
         name = name or function.rpartition(".")[2] or Path(path).stem
-        layers = [(FLAGS_LABEL, {"agent": found.agent})]
+        layers = [Layer(FLAGS_LABEL, {"agent": found.agent})]
     if name is None:
         name = _name_of_agent(flags)
     if not any(kind in flags.get("items", {}) for kind in KINDS):
@@ -105,11 +99,11 @@ def _foundation(
         root = state_root(cwd, state_dir, environ)
         before = read_kept_job(open_place(root), str(name), root)
         if before is not None and before.file is None:
-            layers = [(JOB_JSON, before.values), *layers]
+            layers = [before.layer, *layers]
     return layers, cwd, None, str(name)
 
 
-def _name_of_agent(flags: Mapping[str, Any]) -> str:
+def _name_of_agent(flags: Layer) -> str:
     """The name of a job given by flags alone: that of its program, or of its prompt's file."""
     if prompt := flags.get("prompt"):
         path = prompt_file(prompt)
@@ -117,34 +111,8 @@ def _name_of_agent(flags: Mapping[str, Any]) -> str:
     return Path((flags.get("command") or [""])[0]).stem or "job"
 
 
-def _from_file(file: Path, params: Mapping[str, Any]) -> tuple[list[Layer], Path, Path | None, str]:
-    try:
-        label = str(file.relative_to(Path.cwd()))
-    except ValueError:
-        label = str(file)
-    layers: list[Layer] = [(label, read_job_file(file))]
-    if params:
-        layers.append((KEPT_LABEL, {"params": dict(params)}))
-    return layers, file.parent, file, default_name(file)
-
-
-def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Two layers merged. Another kind of items or of agent replaces the one below."""
-    merged = dict(below)
-    for other in replaced_agents([name for name, value in above.items() if value is not None]):
-        if other in merged:
-            for name in (other, *AGENTS[other]):
-                merged.pop(name, None)
-    for name, value in above.items():
-        if value is None:
-            continue
-        if name == "items" and any(kind in value for kind in KINDS):
-            merged[name] = dict(value)
-        elif isinstance(value, Mapping):
-            merged[name] = {**merged.get(name, {}), **{k: v for k, v in value.items() if v is not None}}
-        else:
-            merged[name] = value
-    return merged
+def _from_file(file: Path, *more: Layer) -> tuple[list[Layer], Path, Path | None, str]:
+    return [read_job_file(file), *more], file.parent, file, default_name(file)
 
 
 def agent_environment(job: Job, environ: Mapping[str, str]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from agentrun.checkpoint.record import Record
 from agentrun.events import Progress
 from agentrun.runs.run import Run
 from agentrun.runs.units import Unit
-from agentrun.store.port import Store
+from agentrun.store.port import HistoryEvent, Store
 
 if TYPE_CHECKING:
     from agentrun.launch.slots import Slots
@@ -155,12 +155,12 @@ class Checkpointing:
         """Before those who wait are told."""
         checkpoint = self._run.checkpoint
         self._store.note(
-            {
-                "at": checkpoint.updated_at,
-                "event": "checkpoint",
-                "seq": checkpoint.seq,
-                "last_completed": checkpoint.last_completed,
-            }
+            HistoryEvent(
+                at=checkpoint.updated_at,
+                event="checkpoint",
+                seq=checkpoint.seq,
+                last_completed=checkpoint.last_completed,
+            )
         )
         self._run.landed(units, refs)
         self.landed += len(units)

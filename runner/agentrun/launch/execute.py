@@ -14,6 +14,7 @@ from agentrun.errors import BusyError
 from agentrun.events import Ended, Watcher, Watchers, ignore
 from agentrun.executors.choice import open_executor
 from agentrun.executors.prints import capture_prints
+from agentrun.job.fields import Layer
 from agentrun.job.job import Job
 from agentrun.job.options import Options
 from agentrun.launch.launch import Launch as Launch
@@ -31,7 +32,7 @@ async def execute(
     *,
     options: Options | None = None,
     watcher: Watcher = ignore,
-    kept: dict[str, Any] | None = None,
+    kept: Layer | None = None,
     job_json: bytes | None = None,
     items: Iterable[Any] | None = None,
     stdin: BinaryIO | None = None,

@@ -13,6 +13,7 @@ from agentrun.errors import AgentrunError, LaterError
 from agentrun.events import Began, Progress, Warned, Watcher, ignore
 from agentrun.executors.port import Executor
 from agentrun.items.open import Source
+from agentrun.job.fields import Layer
 from agentrun.job.job import Job
 from agentrun.job.kept import JOB_JSON
 from agentrun.job.options import Options
@@ -30,7 +31,7 @@ from agentrun.runs.plan import list_items
 from agentrun.runs.recovery import check_plan, place_of
 from agentrun.runs.run import Run
 from agentrun.runs.units import Unit
-from agentrun.store.port import Lease, Store
+from agentrun.store.port import HistoryEvent, Lease, Store
 from agentrun.system.disk import Disk, discard_temporaries
 from agentrun.system.process import boot_id
 from agentrun.values.clock import now_text
@@ -56,7 +57,7 @@ class Launch:
         agent: str,
         options: Options | None = None,
         watcher: Watcher = ignore,
-        kept: dict[str, Any] | None = None,
+        kept: Layer | None = None,
         job_json: bytes | None = None,
         items: Iterable[Any] | None = None,
         stdin: BinaryIO | None = None,
@@ -71,7 +72,7 @@ class Launch:
         self._agent = agent
         self._options = options or Options()
         self._watcher = watcher
-        self._kept = kept or {}
+        self._kept = dict(kept.values) if kept is not None else {}
         self._job_json = job_json
         self._disk = disk or Disk()
         self._sleep = sleep
@@ -290,8 +291,9 @@ class Launch:
 
     def _note(self, event: str, **details: Any) -> None:
         launches, last_completed = self._run.context.launches, self._run.checkpoint.last_completed
-        heading = {"at": now_text(), "event": event, "launch": launches, "last_completed": last_completed}
-        self._store.note({**heading, **details})
+        self._store.note(
+            HistoryEvent(at=now_text(), event=event, launch=launches, last_completed=last_completed, **details)
+        )
 
     def close(self) -> None:
         if self.is_locked:

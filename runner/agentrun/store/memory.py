@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
-from typing import Any
 
 from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.checkpoint.message import AnyMessage, decode_message, encode_message
 from agentrun.checkpoint.record import Record, decode_record, encode_record, highest_seq
 from agentrun.checkpoint.summary import Summary, checkpoint_from
 from agentrun.errors import BusyError, CheckpointError
-from agentrun.store.port import Holder, Lease, Loaded, Posted, Reader, Store, Sync
+from agentrun.store.port import HistoryEvent, Holder, Lease, Loaded, Posted, Reader, Store, Sync
 
 RECORDS_KEPT = 3
 """Of how many runs that ended the records are kept."""
@@ -36,7 +35,7 @@ class MemoryStore(Store):
         self._inbox: dict[str, bytes] = {}
         self._posted = 0
         self._kept: dict[str, bytes] = {}
-        self.notes: list[dict[str, Any]] = []
+        self.notes: list[HistoryEvent] = []
 
     def lock(self, *, wait_seconds: float = 5.0) -> Lease:
         if not self._lock.acquire(timeout=wait_seconds):
@@ -44,7 +43,7 @@ class MemoryStore(Store):
         from agentrun.system.process import describe_self
 
         lease = _MemoryLease(self._release)
-        self._holder = Holder(**describe_self(), mark=lease.mark)
+        self._holder = Holder(*describe_self(), mark=lease.mark)
         return lease
 
     def _release(self) -> None:
@@ -154,8 +153,8 @@ class MemoryStore(Store):
         self._kept.clear()
         self.notes.clear()
 
-    def note(self, event: Mapping[str, Any]) -> None:
-        self.notes.append(dict(event))
+    def note(self, event: HistoryEvent) -> None:
+        self.notes.append(event)
 
     def keep(self, name: str, chunks: Iterable[bytes]) -> None:
         self._kept[name] = b"".join(chunks)
@@ -197,7 +196,7 @@ class _MemoryReader(Reader):
         records: list[bytes],
         holder: Holder | None,
         inbox: Callable[[], list[Posted]],
-        notes: Sequence[Mapping[str, Any]],
+        notes: Sequence[HistoryEvent],
     ) -> None:
         self.name = name
         self.checkpoint, self.summaries = checkpoint, ended
@@ -218,5 +217,5 @@ class _MemoryReader(Reader):
     def inbox(self) -> list[Posted]:
         return self._inbox()
 
-    def history(self) -> Iterator[Mapping[str, Any]]:
+    def history(self) -> Iterator[HistoryEvent]:
         return iter(list(self._notes))

@@ -7,11 +7,10 @@ the `Catalogue` of the jobs in one place.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -20,6 +19,7 @@ from agentrun.checkpoint.message import AnyMessage
 from agentrun.checkpoint.record import Record
 from agentrun.checkpoint.summary import Summary
 from agentrun.errors import AgentrunError
+from agentrun.job.fields import KEPT_LABEL, Layer
 from agentrun.job.kept import JOB_JSON
 
 READ_AGAIN = 20
@@ -55,6 +55,21 @@ class Posted:
     message: AnyMessage | None
     problem: str = ""
     """Why it is not a message."""
+
+
+class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that happened to the job: a launch, a restore, a checkpoint, a stop, or a dropped message."""
+
+    at: str = ""
+    event: str
+    launch: int | None = None
+    seq: int | None = None
+    last_completed: int | None = None
+    run_id: str | None = None
+    message: str | None = None
+    """The name of a message in the inbox."""
+    key: str | None = None
+    reason: str | None = None
 
 
 Sync = Callable[[], list[int]]
@@ -125,7 +140,7 @@ class Reader(ABC):
     def inbox(self) -> list[Posted]:
         """What people posted and no runner has processed yet, oldest first. Cheap to ask again."""
 
-    def history(self) -> Iterator[Mapping[str, Any]]:
+    def history(self) -> Iterator[HistoryEvent]:
         """The events that `Store.note` kept, oldest first."""
         return iter(())
 
@@ -269,7 +284,7 @@ class Store(ABC):
         self.clear()
         return ""
 
-    def note(self, event: Mapping[str, Any]) -> None:
+    def note(self, event: HistoryEvent) -> None:
         """Add an event to the job's history; not part of recovery, and never an error."""
 
 
@@ -289,14 +304,18 @@ class Catalogue(ABC):
         pieces = self.store(name).fetch(JOB_JSON)
         return b"".join(pieces) if pieces is not None else None
 
-    def kept_flags(self, name: str) -> dict[str, Any]:
-        """The flags kept with the job's unfinished run. What cannot be read is for the launch to report."""
+    def kept_flags(self, name: str) -> Layer | None:
+        """The flags kept with the job's unfinished run; None without any.
+
+        What cannot be read is for the launch to report.
+        """
         try:
             # Edits too: a launch that accepts them keeps these flags, and one that does not stops by itself.
             with self.store(name).reader(accept_edits=True) as reader:
-                return reader.checkpoint.context.kept if reader.checkpoint is not None else {}
+                kept = reader.checkpoint.context.kept if reader.checkpoint is not None else {}
         except AgentrunError:
-            return {}
+            return None
+        return Layer(KEPT_LABEL, kept) if kept else None
 
     def find(self, run_id: str) -> str | None:
         """The name of the job that has a run of this id. A job that cannot be read does not hide the others."""

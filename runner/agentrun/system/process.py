@@ -7,15 +7,25 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from agentrun.system.guardian import read_process
 from agentrun.values.clock import now_text
 
 
-def describe_self() -> dict[str, Any]:
+class ThisProcess(NamedTuple):
+    """Enough to recognise this process later, also from another host."""
+
+    pid: int
+    host: str
+    since: str
+    """The time of the description."""
+    started: str
+
+
+def describe_self() -> ThisProcess:
     pid = os.getpid()
-    return {"pid": pid, "host": socket.gethostname(), "since": now_text(), "started": start_of(pid)}
+    return ThisProcess(pid, socket.gethostname(), now_text(), start_of(pid))
 
 
 def start_of(pid: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from agentrun.job.fields import KEPT_LABEL, Layer
 from agentrun.store.port import Catalogue
 from agentrun.testing.examples import LATER_RUN, RUN, checkpoint, context, end_run, record
 from agentrun.testing.launches import Launches
@@ -32,7 +33,7 @@ class CatalogueContract:
         assert catalogue.names() == [] and catalogue.find(RUN) is None
         with catalogue.store("triage").reader() as reader:
             assert reader.run_id == ""
-        assert (catalogue.job_json("triage"), catalogue.kept_flags("triage")) == (None, {})
+        assert (catalogue.job_json("triage"), catalogue.kept_flags("triage")) == (None, None)
         assert catalogue.names() == [] == self.make_catalogue(tmp_path).names()
 
     def test_jobs_are_named_in_order_and_kept_apart(self, tmp_path: Path) -> None:
@@ -63,6 +64,6 @@ class CatalogueContract:
         catalogue = self.make_catalogue(tmp_path)
         assert catalogue.names() == ["triage"]
         assert catalogue.job_json("triage") == b'{"version":1}'
-        assert catalogue.kept_flags("triage") == {}
+        assert catalogue.kept_flags("triage") is None
         self.begin(tmp_path, "triage", RUN)
-        assert self.make_catalogue(tmp_path).kept_flags("triage") == {"run": {"retries": 0}}
+        assert self.make_catalogue(tmp_path).kept_flags("triage") == Layer(KEPT_LABEL, {"run": {"retries": 0}})

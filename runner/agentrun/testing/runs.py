@@ -7,6 +7,7 @@ from msgspec import structs
 
 from agentrun.checkpoint.summary import Summary, WrittenOutput
 from agentrun.errors import CheckpointError
+from agentrun.store.port import HistoryEvent
 from agentrun.testing.examples import LATER_RUN, RUN, checkpoint, end_run, keys, record, summary
 from agentrun.testing.launches import Launches, OnOneStore
 
@@ -176,7 +177,7 @@ class RunContract(OnOneStore):
         end_run(store)
         store.commit(checkpoint(1, run_id=LATER_RUN), [record("a")])
         store.keep("job.json", [b"{", b"}"])
-        store.note({"event": "launch"})
+        store.note(HistoryEvent(event="launch"))
         store.clear()
         store = launches.next()
         assert store.summaries() == [] and store.load().checkpoint is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentrun.store.port import Store
+from agentrun.store.port import HistoryEvent, Store
 from agentrun.testing.examples import checkpoint, keys, record, summary
 from agentrun.testing.launches import Launches, OnOneStore
 
@@ -55,7 +55,7 @@ class SideFileContract(OnOneStore):
         assert fetched(store, "items-1.spool") == b"whole" == fetched(launches.next(), "items-1.spool")
 
     def test_the_history_has_the_events_in_their_order(self, launches: Launches) -> None:
-        events = [{"event": "launch", "n": n, "why": "é\n"} for n in range(3)]
+        events = [HistoryEvent(event="launch", launch=n, reason="é\n") for n in range(3)]
         store = launches.next()
         store.note(events[0])
         store.commit(checkpoint(1), [record("a")])

@@ -93,8 +93,11 @@ def argv_for(command: Sequence[str], item: Item, *, dir: str = "", out: str = ""
     return argv
 
 
-def check_prompt(template: str, *, kind: str, params: Mapping[str, Any], attaches: bool = True) -> None:
-    """Refuse early what `prompt_for` would refuse for every item. ValueError has the rest of a sentence."""
+def check_prompt(template: str, *, kind: str, params: Collection[str], attaches: bool = True) -> None:
+    """Refuse early what `prompt_for` would refuse for every item; `params` are the names of the parameters.
+
+    ValueError has the rest of a sentence.
+    """
     known = _NAMES.get(kind)
     if known is not None and kind == "files" and attaches:
         known = ("file", *known)

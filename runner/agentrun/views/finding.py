@@ -6,10 +6,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agentrun.errors import AgentrunError
 from agentrun.job import home
+from agentrun.job.fields import Layer
 from agentrun.job.home import Found
 from agentrun.store.folder.catalogue import FolderCatalogue
 from agentrun.store.port import Catalogue, Store
@@ -59,17 +60,13 @@ def open_job(
     ref: str | None,
     *,
     found: Found | None = None,
-    flags: Mapping[str, Any] | None = None,
+    flags: Layer | None = None,
     cwd: Path | None = None,
     state_dir: str | None = None,
     environ: Mapping[str, str] | None = None,
     fresh: bool = False,
-    label: str = "command line",
 ) -> OpenJob:
-    """The job that `ref` means, built from its file, what its unfinished run has kept, and the flags.
-
-    Messages call the flags `label`.
-    """
+    """The job that `ref` means, built from its file, what its unfinished run has kept, and the flags."""
     # Imported here: `agentrun status` opens no job.
     from agentrun.job import opening
 
@@ -82,7 +79,6 @@ def open_job(
         state_dir=state_dir,
         environ=environ,
         fresh=fresh,
-        label=label,
     )
 
 

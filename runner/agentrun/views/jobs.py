@@ -15,6 +15,7 @@ from agentrun.checkpoint.summary import Summary as Summary
 from agentrun.errors import CheckpointError
 from agentrun.money.budget import Totals
 from agentrun.store.port import Catalogue, Reader, Store
+from agentrun.store.port import HistoryEvent as HistoryEvent
 from agentrun.store.port import Holder as Holder
 from agentrun.values.clock import age_seconds
 

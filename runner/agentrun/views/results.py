@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from msgspec import to_builtins
 
@@ -47,14 +46,14 @@ def result_lines(listing: Listing, *, full: bool = False) -> Iterator[bytes]:
     for item in listing.items({"done"}):
         assert item.record is not None
         line = result_line(item.index, item.record)
-        yield encode({**decode(line), **_facts(item)}) + b"\n" if full else line
+        yield _full_line(item, line) if full else line
 
 
-def _facts(item: ItemView) -> dict[str, Any]:
-    """What may differ from one run to the next; the last of it only where it is there."""
+def _full_line(item: ItemView, line: bytes) -> bytes:
+    """The result with what may differ from one run to the next; the last of it only where it is there."""
     record = item.record
     assert record is not None
-    facts: dict[str, Any] = {
+    facts = decode(line) | {
         "at": item.at,
         "seconds": item.seconds,
         "attempts": item.attempts,
@@ -70,4 +69,4 @@ def _facts(item: ItemView) -> dict[str, Any]:
         facts["edited"] = to_builtins(item.edited)
     if record.warning:
         facts["warning"] = record.warning
-    return facts
+    return encode(facts) + b"\n"

@@ -20,6 +20,7 @@ from agentrun.errors import AgentError
 from agentrun.executors.choice import open_executor
 from agentrun.item import Item
 from agentrun.job.build import build_job
+from agentrun.job.fields import Layer
 from agentrun.job.job import Job
 from llm.server import Asked, LlmServer, serve
 
@@ -48,7 +49,7 @@ class Bench:
 
     def job(self, **values: Any) -> Job:
         values = {"prompt": "{text}", "model": "openai:gpt-5-mini", "items": {"jsonl": "x.jsonl"}, **values}
-        return build_job([("job.toml", values)], base=self.folder, file=None, default_name="test")
+        return build_job([Layer("job.toml", values)], base=self.folder, file=None, default_name="test")
 
     def refusal(self, **values: Any) -> str:
         with pytest.raises(AgentError) as caught:
@@ -112,9 +113,10 @@ def line(text: str, key: str = "k") -> Item:
 def test_loading_a_prompt_imports_nothing_of_what_runs_it(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path\n"
-        "from agentrun.job.build import build_job; from agentrun.agents.agent import load_agent\n"
+        "from agentrun.job.build import build_job; from agentrun.job.fields import Layer\n"
+        "from agentrun.agents.agent import load_agent\n"
         "values = {'prompt': '{text}', 'model': 'openai:x', 'items': {'lines': 'x'}}\n"
-        "load_agent(build_job([('x', values)], base=Path('.'), file=None, default_name='x'))\n"
+        "load_agent(build_job([Layer('x', values)], base=Path('.'), file=None, default_name='x'))\n"
         "print([name for name in ('pydantic_ai', 'openai', 'httpx2', 'jsonschema') if name in sys.modules])\n"
     )
     ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)

@@ -8,6 +8,7 @@ import pytest
 
 from agentrun.errors import JobError
 from agentrun.job.build import build_job
+from agentrun.job.fields import Layer
 from agentrun.job.job import Job
 from agentrun.values.units import Allowance, Rate
 
@@ -19,7 +20,7 @@ FILE = "triage/job.toml"
 def build(*layers: dict[str, Any], has_file: bool = True, name: str = "triage") -> Job:
     labels = [FILE, "command line", "third"]
     return build_job(
-        list(zip(labels, layers, strict=False)),
+        [Layer(label, values) for label, values in zip(labels, layers, strict=False)],
         base=BASE,
         file=BASE / "job.toml" if has_file else None,
         default_name=name,

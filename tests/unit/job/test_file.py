@@ -11,7 +11,8 @@ from agentrun.job.file import default_name, read_job_file
 
 def test_a_job_file_is_read_and_a_folder_means_its_job_toml(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_bytes(b'\xef\xbb\xbfname = "x"\r\n[run]\r\nretries = 1\r\n')
-    assert read_job_file(tmp_path) == read_job_file(tmp_path / "job.toml") == {"name": "x", "run": {"retries": 1}}
+    assert read_job_file(tmp_path) == read_job_file(tmp_path / "job.toml")
+    assert read_job_file(tmp_path).values == {"name": "x", "run": {"retries": 1}}
 
 
 @pytest.mark.parametrize(

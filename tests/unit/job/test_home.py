@@ -5,16 +5,19 @@ from pathlib import Path
 import pytest
 
 from agentrun.errors import CheckpointError, UsageError
+from agentrun.job.fields import Layer
 from agentrun.job.home import Found, nearest_root, state_root
 from agentrun.job.home import find_job as find_job_in
 from agentrun.job.kept import KeptJob, decode_job_json, encode_job_json
 from agentrun.store.folder.catalogue import FolderCatalogue
 
+FLAGS = Layer("flags")
+
 
 def add_job(root: Path, name: str, kept: KeptJob | None = None) -> Path:
     folder = root / name
     folder.mkdir(parents=True)
-    (folder / "job.json").write_bytes(encode_job_json(kept or KeptJob(base=root.parent), root=root))
+    (folder / "job.json").write_bytes(encode_job_json(kept or KeptJob(base=root.parent, layer=FLAGS), root=root))
     return folder
 
 
@@ -60,15 +63,16 @@ def test_a_job_file_a_folder_and_a_function_are_found(tmp_path: Path) -> None:
 
 def test_a_known_name_leads_back_to_what_was_kept(tmp_path: Path) -> None:
     root = tmp_path / ".agentrun"
+    acme = Layer("flags", {"params": {"customer": "acme"}})
     values = {"command": ["./fetch.sh", "{}"], "items": {"lines": "urls.txt"}}
-    add_job(root, "fetch", KeptJob(base=tmp_path, values=values))
-    add_job(root, "triage-acme", KeptJob(base=tmp_path, file=tmp_path / "job.toml", params={"customer": "acme"}))
+    add_job(root, "fetch", KeptJob(base=tmp_path, layer=Layer("job.json", values)))
+    add_job(root, "triage-acme", KeptJob(base=tmp_path, file=tmp_path / "job.toml", layer=acme))
     (tmp_path / "fetch").write_text("a script that happens to have the name")
     found = find_job("fetch", tmp_path)
     assert (found.kind, found.root, found.name) == ("known", root, "fetch")
-    assert found.kept is not None and found.kept.values == values and found.kept.base == tmp_path
+    assert found.kept is not None and found.kept.layer.values == values and found.kept.base == tmp_path
     kept = find_job("triage-acme", tmp_path).kept
-    assert kept is not None and kept.file == tmp_path / "job.toml" and kept.params == {"customer": "acme"}
+    assert kept is not None and kept.file == tmp_path / "job.toml" and kept.layer.get("params") == {"customer": "acme"}
 
 
 def test_a_job_that_nobody_knows_is_refused_with_those_that_are(tmp_path: Path) -> None:
@@ -89,9 +93,11 @@ def test_a_job_that_nobody_knows_is_refused_with_those_that_are(tmp_path: Path) 
 
 
 def test_kept_paths_move_with_their_folder(tmp_path: Path) -> None:
-    inside = encode_job_json(KeptJob(base=tmp_path, file=tmp_path / "job.toml"), root=tmp_path / ".agentrun")
+    inside = encode_job_json(
+        KeptJob(base=tmp_path, file=tmp_path / "job.toml", layer=FLAGS), root=tmp_path / ".agentrun"
+    )
     assert decode_job_json(inside, root=Path("/moved/.agentrun")).file == Path("/moved/job.toml")
-    outside = encode_job_json(KeptJob(base=Path("/else")), root=tmp_path / ".agentrun")
+    outside = encode_job_json(KeptJob(base=Path("/else"), layer=FLAGS), root=tmp_path / ".agentrun")
     assert decode_job_json(outside, root=Path("/moved/.agentrun")).base == Path("/else")
 
 

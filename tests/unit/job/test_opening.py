@@ -8,8 +8,9 @@ import pytest
 
 from agentrun.checkpoint.summary import first_checkpoint
 from agentrun.errors import JobError, UsageError
+from agentrun.job.fields import FLAGS_LABEL, Layer
 from agentrun.job.home import read_kept_job
-from agentrun.job.opening import OpenJob, agent_environment, merge
+from agentrun.job.opening import OpenJob, agent_environment
 from agentrun.store.folder.catalogue import FolderCatalogue
 from agentrun.views.finding import open_job, store_of
 
@@ -23,13 +24,13 @@ concurrency = 2
 
 
 def opened(base: Path, ref: str | None, **flags: Any) -> OpenJob:
-    return open_job(ref, flags=flags, cwd=base, environ={})
+    return open_job(ref, flags=Layer(FLAGS_LABEL, flags), cwd=base, environ={})
 
 
 def keep(found: OpenJob) -> None:
     """As a launch does."""
     store, checkpoint = store_of(found), first_checkpoint(found.job)
-    checkpoint.seq, checkpoint.context.kept = 1, found.kept
+    checkpoint.seq, checkpoint.context.kept = 1, dict(found.kept.values)
     lease = store.lock()
     store.load()
     store.commit(checkpoint)
@@ -48,9 +49,9 @@ def test_flags_count_over_what_was_kept_and_that_over_the_file(tmp_path: Path) -
     keep(first)
     second = opened(tmp_path, "triage.toml", run={"retries": 7})
     assert (second.job.concurrency, second.job.retries) == (5, 7)
-    assert second.kept["run"] == {"concurrency": 5, "retries": 7}
-    fresh = open_job("triage.toml", flags={}, cwd=tmp_path, environ={}, fresh=True)
-    assert (fresh.job.concurrency, fresh.kept) == (2, {})
+    assert second.kept.get("run") == {"concurrency": 5, "retries": 7}
+    fresh = open_job("triage.toml", cwd=tmp_path, environ={}, fresh=True)
+    assert (fresh.job.concurrency, fresh.kept.values) == (2, {})
 
 
 def test_a_job_is_found_again_by_its_name_from_a_folder_below(tmp_path: Path) -> None:
@@ -105,7 +106,7 @@ def test_what_was_kept_and_cannot_be_read_is_for_the_launch_to_report(tmp_path: 
     folder.mkdir()
     for text in (b"", b"[]", b"{}", b'{"context": 1}', b'{"context": {"kept": []}}', b"\xff"):
         (folder / "state.json").write_bytes(text)
-        assert FolderCatalogue(tmp_path).kept_flags("job") == {}
+        assert FolderCatalogue(tmp_path).kept_flags("job") is None
 
 
 def test_what_was_kept_counts_in_a_state_that_was_edited_by_hand_too(tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_what_was_kept_counts_in_a_state_that_was_edited_by_hand_too(tmp_path: P
     path = tmp_path / ".agentrun" / "triage" / "state.json"
     path.write_bytes(path.read_bytes().replace(b'"total": 0', b'"total": 3'))
     again = opened(tmp_path, "triage.toml")
-    assert again.job.budget == 5.0 and again.kept == {"run": {"budget": 5.0}}
+    assert again.job.budget == 5.0 and again.kept.values == {"run": {"budget": 5.0}}
 
 
 def test_a_job_whose_job_json_is_gone_is_told(tmp_path: Path) -> None:
@@ -126,10 +127,14 @@ def test_a_job_whose_job_json_is_gone_is_told(tmp_path: Path) -> None:
         opened(tmp_path, "fetch")
 
 
+def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    return dict(Layer("below", below).merge(Layer("above", above)).values)
+
+
 def test_another_kind_of_items_or_agent_replaces_the_one_below() -> None:
     below = {"agent": "a.py:f", "items": {"jsonl": "a", "key": "id"}, "run": {"retries": 1, "rate": "1/s"}, "name": "n"}
     above = {"command": ["x"], "items": {"files": "*"}, "run": {"retries": 2, "rate": None}, "name": None}
-    assert merge(below, above) == {
+    assert merged(below, above) == {
         "command": ["x"],
         "items": {"files": "*"},
         "run": {"retries": 2, "rate": "1/s"},
@@ -139,17 +144,17 @@ def test_another_kind_of_items_or_agent_replaces_the_one_below() -> None:
 
 def test_what_goes_with_a_kind_of_agent_goes_where_that_is_replaced() -> None:
     below = {"command": ["x"], "parse": "json", "serve": True, "name": "n"}
-    assert merge(below, {"prompt": "{text}", "model": "openai:m"}) == {
+    assert merged(below, {"prompt": "{text}", "model": "openai:m"}) == {
         "prompt": "{text}",
         "model": "openai:m",
         "name": "n",
     }
-    assert merge({"prompt": "a", "model": "b", "system": "c"}, {"prompt": "d"}) == {
+    assert merged({"prompt": "a", "model": "b", "system": "c"}, {"prompt": "d"}) == {
         "prompt": "d",
         "model": "b",
         "system": "c",
     }
-    assert merge({"agent": "a.py:f"}, {"prompt": None}) == {"agent": "a.py:f"}
+    assert merged({"agent": "a.py:f"}, {"prompt": None}) == {"agent": "a.py:f"}
 
 
 def test_a_prompt_without_a_file_is_resumed_by_name_with_all_that_was_asked(tmp_path: Path) -> None:
@@ -178,4 +183,4 @@ def test_a_secret_of_the_env_file_is_in_nothing_that_is_kept(tmp_path: Path) -> 
     (tmp_path / "triage.toml").write_text('env_file = ".env"\n' + JOB)
     (tmp_path / ".env").write_text("KEY=sk-canary\n")
     found = opened(tmp_path, "triage.toml")
-    assert b"canary" not in found.job_json + orjson.dumps(found.kept)
+    assert b"canary" not in found.job_json + orjson.dumps(found.kept.values)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +20,7 @@ from agentrun.runs.plan import Plan
 from agentrun.runs.run import Run
 from agentrun.runs.units import Unit, Work
 from agentrun.store.memory import MemoryStore
-from agentrun.store.port import Sync
+from agentrun.store.port import HistoryEvent, Sync
 from unit.records import make_record
 
 LOOP, THREAD = "MainThread", "agentrun-commit"
@@ -55,7 +54,7 @@ class Watched(MemoryStore):
 
         return watched
 
-    def note(self, event: Mapping[str, Any]) -> None:
+    def note(self, event: HistoryEvent) -> None:
         super().note(event)
         self.log.append("note")
 

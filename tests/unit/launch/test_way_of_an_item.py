@@ -15,6 +15,7 @@ import pytest
 
 import agentrun
 from agentrun.agents.agent import load_agent
+from agentrun.job.fields import Layer
 from agentrun.launch.execute import execute
 from agentrun.store.folder.store import FolderStore
 from agentrun.views.finding import open_job
@@ -34,7 +35,8 @@ def way(tmp_path_factory: pytest.TempPathFactory) -> list[Call]:
     (base / "agent.py").write_text("async def number(item):\n    return item.index\n")
     (base / "items.jsonl").write_text('{"id": "a"}\n{"id": "b"}\n{"id": "c"}\n')
     items = {"jsonl": "items.jsonl", "key": "id"}
-    opened = open_job(None, flags={"name": "way", "agent": "agent.py:number", "items": items}, cwd=base, environ={})
+    flags = Layer("flags", {"name": "way", "agent": "agent.py:number", "items": items})
+    opened = open_job(None, flags=flags, cwd=base, environ={})
     agent = load_agent(opened.job)
     calls: list[Call] = []
 

@@ -8,6 +8,7 @@ import pytest
 
 from agentrun.agents.failure import Failure
 from agentrun.errors import UsageError
+from agentrun.job.fields import Layer
 from agentrun.people.selecting import (
     Selection,
     find_index,
@@ -170,6 +171,6 @@ def test_standard_input_that_was_read_for_this_is_the_source(made: Made, tmp_pat
     spool = tmp_path / "typed.spool"
     spool.write_text("first\nsecond\n")
     flags = {"name": "piped", "agent": "agent.py:agent", "items": {"lines": "-"}}
-    job = open_job(None, flags=flags, cwd=tmp_path, environ={}).job
+    job = open_job(None, flags=Layer("flags", flags), cwd=tmp_path, environ={}).job
     (item,) = select_from_source(KnownJob("piped", made.store, job), Selection(items=["second"]), spool=spool)
     assert (item.index, item.line) == (1, "second")

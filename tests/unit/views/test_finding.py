@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agentrun.errors import JobError, UsageError
+from agentrun.job.fields import Layer
 from agentrun.store.memory import MemoryStore
 from agentrun.views.finding import (
     KnownJob,
@@ -40,9 +41,9 @@ def launch(base: Path, ref: str | None, **flags: Any) -> None:
     """What a launch leaves that was stopped after the first item."""
     from agentrun.checkpoint.summary import first_checkpoint
 
-    opened = open_job(ref, flags=flags, cwd=base, environ={})
+    opened = open_job(ref, flags=Layer("flags", flags), cwd=base, environ={})
     store, checkpoint = store_of(opened), first_checkpoint(opened.job)
-    checkpoint.seq, checkpoint.total, checkpoint.context.kept = 1, 2, opened.kept
+    checkpoint.seq, checkpoint.total, checkpoint.context.kept = 1, 2, dict(opened.kept.values)
     lease = store.lock(wait_seconds=0)
     store.load()
     store.commit(checkpoint, [make_record("a", output=1)])
@@ -87,7 +88,7 @@ def test_the_store_of_an_open_job_is_where_its_state_is(base: Path) -> None:
 def test_flags_kept_with_the_unfinished_run_count_until_it_starts_over(base: Path) -> None:
     launch(base, None, name="fetch", command=["./fetch.sh", "{}"], items={"lines": "items.txt"}, run={"concurrency": 4})
     assert open_job("fetch", cwd=base, environ={}).job.concurrency == 4
-    again = open_job("fetch", flags={"run": {"concurrency": 2}}, cwd=base, environ={})
+    again = open_job("fetch", flags=Layer("flags", {"run": {"concurrency": 2}}), cwd=base, environ={})
     assert (again.job.concurrency, again.job.command) == (2, ("./fetch.sh", "{}"))
     (base / "triage.toml").write_text(JOB + "[run]\nconcurrency = 7\n")
     assert open_job("triage", cwd=base, environ={}, fresh=True).job.concurrency == 7

@@ -14,6 +14,7 @@ import agentrun
 from agentrun.checkpoint.checkpoint import Running
 from agentrun.checkpoint.record import Try
 from agentrun.errors import CheckpointError, ItemsError
+from agentrun.job.fields import Layer
 from agentrun.job.job import Job
 from agentrun.money.budget import Totals
 from agentrun.money.usage import Usage
@@ -209,7 +210,7 @@ def test_a_job_with_another_source_than_its_unfinished_run_is_shown_from_the_rec
     made.commit(made.record("a", index=0))
     (made.items.parent / "other.txt").write_text("x\n")
     flags = {"name": "made", "agent": "agent.py:agent", "items": {"lines": "other.txt"}}
-    other = open_job(None, flags=flags, cwd=made.items.parent, environ={}).job
+    other = open_job(None, flags=Layer("flags", flags), cwd=made.items.parent, environ={}).job
     with open_listing(made.store, other) as listing:
         assert [item.key for item in listing.items()] == ["a"]
         assert "other items" in listing.note

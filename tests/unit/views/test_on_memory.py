@@ -231,5 +231,5 @@ def test_what_a_launch_did_is_in_the_history(store: Store) -> None:
     go(Triage(), store, items=["good 1", "good 2"], limit=1)
     go(Triage(), store, items=["good 1", "good 2"])
     with store.reader() as reader:
-        events = [event["event"] for event in reader.history() if event["event"] != "checkpoint"]
+        events = [event.event for event in reader.history() if event.event != "checkpoint"]
     assert events == ["launch", "stop", "restore", "stop"]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import orjson
+import msgspec
 
+from agentrun.store.port import HistoryEvent
 from agentrun.system.disk import Disk
 
 LIMIT_BYTES = 8 * 1024 * 1024
 NAME, ROTATED = "log.jsonl", "log.1.jsonl"
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(HistoryEvent).decode
 
 
 class History:
@@ -24,12 +26,12 @@ class History:
         self._fd: int | None = None
         self._bytes = 0
 
-    def add(self, event: Mapping[str, Any]) -> None:
+    def add(self, event: HistoryEvent) -> None:
         try:
             if self._fd is None:
                 self._fd = self._disk.open(str(self._folder / NAME), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
                 self._bytes = os.fstat(self._fd).st_size
-            line = orjson.dumps(event) + b"\n"
+            line = _encode(event) + b"\n"
             os.write(self._fd, line)
             self._bytes += len(line)
             if self._bytes > LIMIT_BYTES:
@@ -44,17 +46,16 @@ class History:
             os.close(fd)
 
 
-def read_history(folder: Path) -> Iterator[Mapping[str, Any]]:
+def read_history(folder: Path) -> Iterator[HistoryEvent]:
     """The events, the rotated part first. What cannot be read is passed over."""
     for name in (ROTATED, NAME):
         try:
             with (folder / name).open("rb") as file:
                 for line in file:
                     try:
-                        event = orjson.loads(line)
-                    except ValueError:
+                        event = _decode(line)
+                    except (msgspec.MsgspecError, ValueError, RecursionError):
                         continue
-                    if isinstance(event, dict):
-                        yield event
+                    yield event
         except OSError:
             continue

@@ -71,7 +71,7 @@ class Lock:
         left = read_holder(self._path)
         mark = secrets.token_hex(8)
         os.ftruncate(fd, 0)
-        os.pwrite(fd, orjson.dumps({**describe_self(), "mark": mark}) + b"\n", 0)
+        os.pwrite(fd, orjson.dumps(Holder(*describe_self(), mark=mark)) + b"\n", 0)
         left_mark = left.mark if left is not None else ""
         return FolderLease(self._path, fd, mark=mark, left_mark=left_mark, on_release=on_release)
 

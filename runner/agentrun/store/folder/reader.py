@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.checkpoint.record import Record
@@ -16,7 +15,7 @@ from agentrun.store.folder.lock import live_holder
 from agentrun.store.folder.runs import Runs
 from agentrun.store.folder.state import NAME as STATE
 from agentrun.store.folder.state import StateFile, read_checkpoint
-from agentrun.store.port import READ_AGAIN, Holder, Posted, Reader, needle_for
+from agentrun.store.port import READ_AGAIN, HistoryEvent, Holder, Posted, Reader, needle_for
 from agentrun.system.disk import Disk
 
 
@@ -88,7 +87,7 @@ class FolderReader(Reader):
     def inbox(self) -> list[Posted]:
         return self._inbox.messages()
 
-    def history(self) -> Iterator[Mapping[str, Any]]:
+    def history(self) -> Iterator[HistoryEvent]:
         return read_history(self._folder)
 
     def close(self) -> None:

@@ -7,10 +7,9 @@ limit. Crash windows and invariants: runner/DESIGN.md.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from msgspec import Raw, structs
 
@@ -36,7 +35,7 @@ from agentrun.store.folder.rollback import check_alone, check_tail, journals_in
 from agentrun.store.folder.runs import Runs, names_in
 from agentrun.store.folder.sides import SideFiles
 from agentrun.store.folder.state import StateFile, Written, read_checkpoint
-from agentrun.store.port import Holder, Loaded, Posted, Store, Sync
+from agentrun.store.port import HistoryEvent, Holder, Loaded, Posted, Store, Sync
 from agentrun.system.disk import (
     Disk,
     check_folder,
@@ -390,7 +389,7 @@ class FolderStore(Store):
     def fetch(self, name: str) -> Iterator[bytes] | None:
         return self._sides.fetch(name)
 
-    def note(self, event: Mapping[str, Any]) -> None:
+    def note(self, event: HistoryEvent) -> None:
         self._history.add(event)
 
 
