@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn, TextIO
 
 import typer
 
+from agentrun.errors import AgentrunError
 from agentrun_cli import terminal as console
 from agentrun_cli.inside import command as inside
 from agentrun_cli.loop import leave
@@ -82,8 +83,6 @@ def agentrun(
 
 
 def main() -> NoReturn:
-    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     console.prepare_streams()
     code = _main(sys.argv[1:])
     if not _is_flushed(sys.__stdout__):
@@ -107,8 +106,6 @@ def _is_flushed(stream: TextIO | None) -> bool:
 
 
 def _main(arguments: list[str]) -> int:
-    from agentrun.errors import AgentrunError
-
     if inside.is_ours(arguments):
         return inside.run(arguments[0], arguments[1:])
     command: list[str] | None = None
@@ -116,6 +113,9 @@ def _main(arguments: list[str]) -> int:
         at = arguments.index("--")
         arguments, command = arguments[:at], arguments[at + 1 :]
     try:
+        # Not before: an interrupt outside of this block would print a traceback.
+        if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         if not os.path.isdir("."):
             console.say("the current folder no longer exists; change to one that does")
             return 2

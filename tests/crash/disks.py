@@ -26,8 +26,7 @@ from crash.model import (
 
 T = TypeVar("T")
 Call = Literal["open", "write", "fsync", "replace", "link", "unlink", "mkdir"]
-CALLS: tuple[Call, ...] = ("open", "write", "fsync", "replace", "unlink", "mkdir")
-"""Those that a run without items' files makes."""
+CALLS: tuple[Call, ...] = ("open", "write", "fsync", "replace", "link", "unlink", "mkdir")
 
 
 def folder_of(fd: int) -> str | None:

@@ -120,7 +120,7 @@ def test_somebody_is_there_even_without_a_name(monkeypatch: pytest.MonkeyPatch) 
 def test_the_first_answer_wins_and_a_second_one_is_refused(made: Made) -> None:
     made.commit(made.waiting("a"), made.waiting("b"))
     desk.answer(made.known, named("a"), yes=True)
-    with pytest.raises(UsageError, match="that question has an answer, which no runner has processed yet"):
+    with pytest.raises(UsageError, match="this question has an answer that is not processed yet"):
         desk.answer(made.known, named("a"), yes=False)
     posting = desk.answer_all(made.known, yes=True, text="fine")
     assert (keys(posting.items), posting.already_answered) == (["b"], 1)
@@ -168,7 +168,7 @@ def test_where_nothing_waits_or_nothing_ever_ran_that_is_said(made: Made) -> Non
     with pytest.raises(UsageError, match="made: has no run yet; start one with: agentrun start made"):
         desk.answer_all(made.known, yes=True)
     made.commit(made.record("a"))
-    with pytest.raises(UsageError, match="no item waits for an answer"):
+    with pytest.raises(UsageError, match="no items are waiting for an answer"):
         desk.answer_all(made.known, yes=True)
 
 
@@ -280,7 +280,7 @@ def test_redo_can_keep_the_steps_before_one_that_some_of_them_have(made: Made) -
     assert [one.keep_before for one in posted(made) if isinstance(one, RedoMessage)] == ["draft", "draft"]
     with pytest.raises(UsageError, match="none of them has a step sent; they have search, draft"):
         desk.redo(made.known, named("a", "b"), keep_before="sent")
-    with pytest.raises(UsageError, match="no steps of theirs are on record; leave out --steps"):
+    with pytest.raises(UsageError, match="they have no steps on record; leave out --steps"):
         desk.redo(made.known, named("b"), keep_before="draft")
 
 
@@ -329,7 +329,7 @@ def test_an_edit_that_json_cannot_hold_is_the_persons_mistake(made: Made) -> Non
 def test_only_what_is_done_can_be_edited(made: Made) -> None:
     made.commit(made.failed("a"), made.waiting("b"), made.record("c", "skipped"))
     for key, says in (
-        ("a", "a is failed, and has no output to edit; run it again with agentrun redo, or settle it"),
+        ("a", "a is failed and has no output to edit; run it again with: agentrun redo made a; or settle it"),
         ("b", "answer it with: agentrun answer"),
         ("c", "run it again with agentrun redo"),
         ("d", "edit it once it is done"),
@@ -354,7 +354,7 @@ def test_the_carry_that_the_next_item_gets_is_that_of_the_last_settled_one(tmp_p
 
 def test_a_carry_that_does_not_exist_cannot_be_edited(tmp_path: Path, made: Made, kind: StoreKind) -> None:
     made.commit(made.record("a"))
-    with pytest.raises(UsageError, match="nothing is carried from item to item"):
+    with pytest.raises(UsageError, match="this job has no carry"):
         desk.to_edit(made.known)
     carrying = Made(tmp_path, [*"abc"], kind, carry=True, name="other")
     carrying.commit(carrying.record("b", after=0))
@@ -372,7 +372,7 @@ def test_skip_settles_what_failed_waits_or_is_pending(made: Made) -> None:
     messages = [one for one in posted(made) if isinstance(one, SkipMessage)]
     assert [(one.key, one.reason, one.by) for one in messages] == [(key, "a duplicate", "ada") for key in "abe"]
     for selection, says in (
-        (named("c"), "c is done, and has a result; to give that up, use agentrun redo"),
+        (named("c"), "c is done; it has a result; to discard it: agentrun redo made c"),
         (named("a", "d"), "d is skipped; nothing to do"),
         (Selection(), "which items"),
         (Selection(items=["a"], failed=True), "which items"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -226,3 +226,12 @@ def write_journal(disk: Disk, path: Path, lines: Iterable[bytes]) -> int:
     finally:
         disk.close(fd)
     return length
+
+
+def with_places(lines: Iterable[bytes], put: Callable[[int], None]) -> Iterator[bytes]:
+    """The lines, putting down where each begins in a journal of them."""
+    at = 0
+    for line in lines:
+        put(at)
+        at += len(line) + 1
+        yield line

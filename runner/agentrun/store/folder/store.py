@@ -7,7 +7,7 @@ limit. Crash windows and invariants: runner/DESIGN.md.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -275,7 +275,7 @@ class FolderStore(Store):
         new_refs: list[int] = []
         with self._records() as records:
             outputs = [records.line(ref) for ref in refs[len(in_journal) :]]
-            lines = _counted((records.line(ref) for ref in in_journal), new_refs.append)
+            lines = with_places((records.line(ref) for ref in in_journal), new_refs.append)
             with self._breaking():
                 # A stray one of a launch that died here may be in the way.
                 if os.path.lexists(self.folder / name):
@@ -391,12 +391,3 @@ class FolderStore(Store):
 
     def note(self, event: HistoryEvent) -> None:
         self._history.add(event)
-
-
-def _counted(lines: Iterable[bytes], put: Callable[[int], None]) -> Iterator[bytes]:
-    """The lines, putting down where each begins in a journal of them."""
-    at = 0
-    for line in lines:
-        put(at)
-        at += len(line) + 1
-        yield line
