@@ -27,6 +27,7 @@ from agentrun.store.folder.journal import (
     journal_name,
     journal_number,
     open_journal,
+    with_places,
     write_journal,
 )
 from agentrun.store.folder.lock import FolderLease, Lock, live_holder
