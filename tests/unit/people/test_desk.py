@@ -435,7 +435,7 @@ def test_a_source_that_cannot_be_read_is_warned_of_and_the_records_do(made: Made
     said: list[str] = []
     with desk.open_items(made.known, warn=said.append) as listing:
         assert [view.key for view in listing.items()] == ["b"]
-    assert len(said) == 1 and said[0].endswith("shown from its records alone")
+    assert len(said) == 1 and said[0].endswith("showing only what is on record")
     assert keys(desk.answer(made.known, named("b"), yes=True).items) == ["b"]
 
 
