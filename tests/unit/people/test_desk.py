@@ -331,7 +331,7 @@ def test_only_what_is_done_can_be_edited(made: Made) -> None:
     for key, says in (
         ("a", "a is failed and has no output to edit; run it again with: agentrun redo made a; or settle it"),
         ("b", "answer it with: agentrun answer"),
-        ("c", "run it again with agentrun redo"),
+        ("c", "run it again with: agentrun redo made c"),
         ("d", "edit it once it is done"),
     ):
         with pytest.raises(UsageError, match=says):
@@ -376,7 +376,7 @@ def test_skip_settles_what_failed_waits_or_is_pending(made: Made) -> None:
         (named("a", "d"), "d is skipped; nothing to do"),
         (Selection(), "which items"),
         (Selection(items=["a"], failed=True), "which items"),
-        (Selection(cause="another"), "no item has failed for another; see: agentrun failures made"),
+        (Selection(cause="another"), "no items have failed with another; see: agentrun failures made"),
     ):
         with pytest.raises(UsageError, match=says):
             desk.skip(made.known, selection)
