@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from agentrun.agents.attempt import Attempt
-from agentrun.errors import DiskError
+from agentrun.errors import AgentrunError, DiskError
 from crash.disks import CALLS, Call, FaultyDisk
 from crash.inspection import BEFORE, Stage, check_promised, look
 from crash.model import Operation, State, Told
@@ -59,9 +59,9 @@ def fail_at(stage: Stage, state: State, call: Call, n: int, number: int) -> bool
     what = f"{call} number {n} fails with {os.strerror(number)}"
     try:
         summary = workload.launch(agent, disk=disk, tell=heard.tell)
-    except DiskError as error:
+    except AgentrunError as error:
         assert disk.failed_at is not None, f"{what}: {error}"
-        assert error.exit_code == 74
+        assert isinstance(error, DiskError) and error.exit_code == 74, f"{what}, and the launch ended with: {error}"
         assert str(workload.base) in error.message and "again" in error.message, f"{what}: {error}"
         for key, at in (heard.told | heard.begun).items():
             assert at <= disk.failed_at, f"{what}: {key} was begun or acknowledged after that"
