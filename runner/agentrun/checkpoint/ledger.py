@@ -43,7 +43,7 @@ class Ledger:
             size *= 2
         self.rows = 0
         self.records = 0
-        """How many were taken in, those that no longer count included."""
+        """How many records were applied, including those that no longer count."""
         self._digests = bytearray()
         self._slots = array("i", [-1]) * size
         self._free_slot = 0
@@ -101,7 +101,7 @@ class Ledger:
         return places
 
     def is_at(self, row: int, digest: bytes) -> bool:
-        """Is this the row of that key's digest?"""
+        """Whether this is the row of the key with that digest."""
         return self._digests[row * 16 : row * 16 + 16] == digest
 
     def find(self, digest: bytes) -> int:
@@ -159,7 +159,7 @@ class Ledger:
     # ---- from the records
 
     def apply(self, ref: int, record: Record) -> int:
-        """Take in a record, in the order of writing: the newest of a key counts."""
+        """Apply a record; records come in the order in which they were written, and the newest of a key counts."""
         self.records += 1
         digest, kind = key_digest(record.key), record.kind
         row = self.find(digest)
@@ -193,7 +193,7 @@ class Ledger:
             self.questions.pop(row, None)
 
     def _enter(self, row: int, generation: int) -> None:
-        """From here on the item is of this generation, and pending."""
+        """The item has this generation from now on, and is pending."""
         self.generations[row] = generation
         self.states[row] = PENDING
         for facts in (self.failed_launches, self.steps, self.questions, self.usages):
@@ -248,11 +248,11 @@ class Ledger:
         return number
 
     def begin_anew(self, row: int) -> None:
-        """The item is to be run again on purpose: its next record is of a new generation."""
+        """The item starts over on purpose: its next record has a new generation."""
         self._enter(row, self.generation(row) + 1)
 
     def is_listed(self, row: int) -> bool:
-        """Is it one of the items now?"""
+        """Whether it is one of the current items."""
         return self.positions[row] != NOT_LISTED
 
     # ---- the items in their order
@@ -303,7 +303,7 @@ class Ledger:
         self._count(row, old, PENDING)
 
     def redo(self, row: int) -> None:
-        """Of one of the items now: it begins anew."""
+        """One of the current items starts over."""
         old = self.states[row]
         if old == DONE:
             self._uncount_version(row)

@@ -1,7 +1,7 @@
 """What an item remembers of its earlier attempts: the results of its steps, and the answers it was given.
 
-A step is known by its name and how often the attempt asked for that name before; an answer by the question's words
-and how often they were asked.
+A step is identified by its name and how often the attempt asked for that name before; an answer by the words of the
+question and how often they were asked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SHOWN = 5
 
 @dataclass(slots=True)
 class Remembered:
-    """Of one item in one generation."""
+    """The memory of one item in one generation."""
 
     steps: dict[tuple[str, int], tuple[int, str]] = field(default_factory=dict)
     """By name and occurrence: which call of its attempt it was, and its result as JSON text."""

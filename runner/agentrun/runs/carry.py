@@ -10,7 +10,7 @@ from agentrun.runs.plan import Plan
 def go_back(ledger: Ledger, plan: Plan, position: int) -> None:
     """For a job with a carry: everything from `position` on is run again, with the carry before it.
 
-    But an item that waits there goes on waiting, and nothing behind it is run before it is answered.
+    An item that waits there keeps waiting, and nothing behind it runs before it is answered.
     """
     if position < len(ledger.order) and ledger.states[ledger.order[position]] == WAITING:
         position += 1

@@ -21,7 +21,7 @@ LAUNCHES_BEFORE_LEFT = 3
 
 @dataclass(slots=True)
 class Plan:
-    """Counts of items by what is to become of them, with a few keys of each as examples."""
+    """How many items are kept, run, run again and left out, with a few keys of each as examples."""
 
     total: int = 0
     kept: int = 0
@@ -31,15 +31,15 @@ class Plan:
     run: int = 0
     """Without a result: not begun, interrupted, or new."""
     changed: int = 0
-    """Run again: the content is another than that of the result."""
+    """Run again: the content differs from that of the result."""
     kept_changed: int = 0
     """Changed, and kept on purpose (--keep-changed)."""
     again: int = 0
-    """Run again because an earlier item's carry is another now."""
+    """Run again because an earlier item's carry has changed."""
     failed: int = 0
-    """Failed before, and tried again after the others."""
+    """Failed before, and retried after the others."""
     left: int = 0
-    """Failed before, and left as they are."""
+    """Failed before, and left alone."""
     waiting: int = 0
     gone: int = 0
     """Finished items that the source no longer has."""
@@ -128,7 +128,7 @@ def list_items(
 ) -> Plan:
     """Pass over the source once: which items there are now, and what the records say of them.
 
-    `tries_again(row)` says whether a failed item is tried in this launch.
+    `tries_again(row)` says whether this launch retries a failed item.
     """
     plan = Plan(finished=ledger.states.count(DONE) + ledger.states.count(SKIPPED))
     order = array("I")
@@ -195,7 +195,7 @@ def list_items(
 
 
 def is_tried_again(ledger: Ledger, row: int, *, agent: str, retry_all: bool = False, carries: bool = False) -> bool:
-    """A failed item is tried by every launch, until it has failed in three with the same content and agent."""
+    """Whether a launch retries a failed item: until it has failed in three, with the same content and agent."""
     # With a carry, trying a failed item means going back to it: see `CarryChain.first_break`.
     if row in ledger.set_aside or carries:
         return False
@@ -205,7 +205,7 @@ def is_tried_again(ledger: Ledger, row: int, *, agent: str, retry_all: bool = Fa
 
 
 def bucket_of(ledger: Ledger, row: int, tries_again: Callable[[int], bool]) -> str:
-    """Under which of the plan's counts an item stands."""
+    """The count of the plan that an item belongs to."""
     state = ledger.states[row]
     if state == FAILED:
         return "failed" if tries_again(row) else "left"
@@ -213,7 +213,7 @@ def bucket_of(ledger: Ledger, row: int, tries_again: Callable[[int], bool]) -> s
 
 
 def recount(plan: Plan, key: str, before: str, after: str) -> None:
-    """An item stands otherwise than when it was listed."""
+    """Move an item to another count: its state has changed since it was listed."""
     if before != after:
         setattr(plan, before, getattr(plan, before) - 1)
         if key in (examples := plan.examples.get(before, [])):
