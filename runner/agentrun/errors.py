@@ -55,7 +55,7 @@ class JobError(UsageError):
 
 
 class ItemsError(UsageError):
-    """The items cannot be read. `position` is that of the item at fault, from 0, if known."""
+    """The items cannot be read. `position` is the index of the faulty item, where it is known."""
 
     def __init__(self, message: str, *, position: int | None = None) -> None:
         super().__init__(message)

@@ -117,7 +117,7 @@ def _columns(listing: Listing) -> list[str]:
 
 
 def _sorted(rows: Iterable[Row], by: str, *, reverse: bool, limit: int | None) -> Iterable[Row]:
-    """Sort; stream where the order is that of the items, and hold no more rows than are shown."""
+    """The rows in the order asked for. Rows in item order are streamed; otherwise no more than `limit` are held."""
     from heapq import nlargest, nsmallest
     from itertools import islice
 
