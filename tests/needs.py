@@ -32,10 +32,13 @@ def give_up(missing: str, *, remedy: str) -> NoReturn:
     pytest.skip(words, allow_module_level=True)
 
 
+def find_program(name: str) -> str | None:
+    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), SBIN]))
+
+
 def require_program(*names: str) -> None:
-    found = os.pathsep.join([os.environ.get("PATH", ""), SBIN])
     for name in names:
-        require(shutil.which(name, path=found), f"there is no program {name}", remedy="get it with: make system")
+        require(find_program(name), f"there is no program {name}", remedy="get it with: make system")
 
 
 def require_module(*names: str, extra: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -99,6 +100,10 @@ StateDir = Annotated[
 Limit = Annotated[int | None, typer.Option("--limit", metavar="K", min=1, help="Start at most K items in this launch.")]
 Plan = Annotated[bool, typer.Option("--plan", help="Show what would be done, and do nothing.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over; an unfinished run is filed as abandoned.")]
+Rerun = Annotated[
+    str | None,
+    typer.Option("--rerun", metavar="WHICH", help="Run finished items again: those of an old-agent, or all."),
+]
 KeepChanged = Annotated[bool, typer.Option("--keep-changed", help="Keep the results of items that changed.")]
 AllowGone = Annotated[bool, typer.Option("--allow-gone", help="Continue even if many finished items are gone.")]
 AcceptEdits = Annotated[bool, typer.Option("--accept-edits", help="Accept a state that was edited by hand.")]
@@ -109,6 +114,8 @@ IfFree = Annotated[bool, typer.Option("--if-free", help="Exit 0 silently if anot
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing on exit 0, otherwise only the reason.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 
+_WORD = r"('[^']*'|[^\s';]+)"
+_REPAIR = re.compile(f"agentrun repair {_WORD} --state-dir {_WORD}")
 _KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
 _TOP = ["name", "model", "base_url", "max_output_tokens", "temperature", "parse", "serve", "isolation", "needs_env"]
 _TOP += ["carry"]
@@ -294,13 +301,24 @@ def how_to_name(name: str, folder: Path | None, asked: Asked | None = None) -> s
     from agentrun_cli.terminal import HERE
 
     ref, state_dir, layer = (asked.ref, asked.state_dir, asked.layer) if asked is not None else (None, None, None)
-    if folder is None or _means(name, folder):
+    was_found_by_name = asked is not None and asked.found is not None and ref == name and state_dir is None
+    if folder is None or was_found_by_name or _means(name, folder):
         return shlex.quote(name)
     is_other = layer is not None and (layer.get("params") or layer.get("name"))
     is_plain_file = ref is not None and ref.endswith(".toml") and not is_other
     if state_dir is None and ref is not None and is_plain_file:
         return shlex.quote(ref)
     return shlex.join([name, "--state-dir", state_dir or os.path.relpath(folder.parent, HERE)])
+
+
+def shorten_hints(message: str) -> str:
+    """The message with its `agentrun repair` command in the shortest form that works where the user stands."""
+
+    def shorten(found: re.Match[str]) -> str:
+        (name, root) = shlex.split(found[1]) + shlex.split(found[2])
+        return f"agentrun repair {how_to_name(name, Path(root) / name)}"
+
+    return _REPAIR.sub(shorten, message)
 
 
 def _means(name: str, folder: Path) -> bool:

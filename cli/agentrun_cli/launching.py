@@ -54,10 +54,12 @@ def make_ready(opened: OpenJob) -> Ready:
 
 
 def options_of(given: Given, *, resume: bool) -> Options:
-    from agentrun.job.options import Options
+    from agentrun.job.options import Options, rerun_of
 
     names = ("fresh", "limit", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps")
     asked = dict(given.of(names))
+    if (rerun := given.get("rerun")) is not None:
+        asked["rerun"] = rerun_of(rerun)
     # With --if-free, do not wait for the lock.
     return Options(resume=resume, wait_seconds=0.5 if given.get("if_free") else 5.0, **asked)
 
@@ -68,11 +70,12 @@ def launch(asked: Asked, options: Options) -> int:
     from agentrun.views.finding import store_of
 
     given = asked.given
+    loop.exit_on_interrupt()
     opened = open_asked(asked, fresh=options.fresh)
     job, store = opened.job, store_of(opened)
     try:
         if options.resume and (nothing := _nothing_to_resume(job, store)) is not None:
-            return _end(nothing, job, store, asked, 0.0)
+            return _end(nothing, job, store, asked, 0.0, is_resume=True)
         ready = make_ready(opened)
         if given.get("plan"):
             show_plan(ready, store, options, as_json=given.get("as_json"))
@@ -125,19 +128,19 @@ def _run(ready: Ready, store: Store, asked: Asked, options: Options) -> int:
                 watcher=view.watch,
                 kept=opened.kept,
                 job_json=opened.job_json,
-                stdin=None if options.resume else _stdin(job, store),
+                stdin=None if options.resume else _stdin(job, store, asked),
                 environ=ready.environ,
                 began=launched.append,
             )
 
     try:
         with view:
-            summary = loop.run(main())
+            summary = loop.run(main)
     except AgentrunError as error:
         if not isinstance(error, BusyError) and error.exit_code in (74, 75) and _is_unfinished(store):
             error.resume_with = f"agentrun resume {how_to_name(job.name, store.folder, asked)}"
         raise
-    return _end(summary, job, store, asked, time.monotonic() - began)
+    return _end(summary, job, store, asked, time.monotonic() - began, is_resume=options.resume)
 
 
 def _is_unfinished(store: Store) -> bool:
@@ -150,12 +153,23 @@ def _is_unfinished(store: Store) -> bool:
         return True
 
 
-def _end(summary: Summary, job: Job, store: Store, asked: Asked, seconds: float) -> int:
-    from agentrun_cli.drawing.closing import closing_lines
+def _has_items(store: Store) -> bool:
+    """Whether the items of the unfinished run, or of the last one, are kept."""
+    with store.reader(accept_edits=True) as reader:
+        if reader.checkpoint is not None:
+            return bool(reader.checkpoint.context.spool)
+        return any(one.spool for one in reader.summaries if one.is_finished)
+
+
+def _end(summary: Summary, job: Job, store: Store, asked: Asked, seconds: float, *, is_resume: bool) -> int:
+    from agentrun_cli.drawing.closing import closing_lines, nothing_lines
 
     name = how_to_name(job.name, store.folder, asked)
+    lines = closing_lines(summary, job.name, name, seconds)
+    if summary.nothing_to_do and not is_resume:
+        lines = nothing_lines(summary, job.name, name)
     if summary.exit_code or not asked.given.get("quiet"):
-        for line in closing_lines(summary, job.name, name, seconds):
+        for line in lines:
             console.say(line)
     if asked.given.get("as_json"):
         # The exit code is the run's, even if standard output was closed.
@@ -164,9 +178,12 @@ def _end(summary: Summary, job: Job, store: Store, asked: Asked, seconds: float)
     return summary.exit_code
 
 
-def _stdin(job: Job, store: Store) -> BinaryIO | None:
+def _stdin(job: Job, store: Store, asked: Asked) -> BinaryIO | None:
     """Standard input, if items come from it. To resume a run, nobody has to type them again."""
     if job.items.pattern != "-" or sys.stdin is None:
+        return None
+    is_by_name = asked.found is not None and asked.found.kind == "known" and not asked.given.get("items")
+    if is_by_name and _has_items(store):
         return None
     if sys.stdin.isatty():
         if _is_unfinished(store):
@@ -191,7 +208,8 @@ def show_plan(ready: Ready, store: Store, options: Options, *, as_json: bool) ->
     except ValueError as error:
         argv, refusal = list(job.command or ()), refusal or f"the first item's command {error}"
     if as_json:
-        console.put_json(plan_json(planned, argv=argv, refusal=refusal, version=version))
+        nothing = prospect.is_nothing
+        console.put_json(plan_json(planned, argv=argv, refusal=refusal, version=version, is_nothing=nothing))
         return
-    for line in plan_lines(planned, argv=argv, refusal=refusal, version=version):
+    for line in plan_lines(planned, argv=argv, refusal=refusal, version=version, is_nothing=prospect.is_nothing):
         console.put(line)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
@@ -22,7 +23,17 @@ _FIRST_OF_SIGNALS = 129
 _held_up = False
 
 
-def run(main: Coroutine[Any, Any, T]) -> T:
+def exit_on_interrupt() -> None:
+    """Let Ctrl-C end the process at once, as SIGTERM does, until the launch handles signals itself.
+
+    Nothing has begun by then. As an exception, an interrupt that arrives in a destructor or a callback would be printed
+    and forgotten, and in the middle of making an event loop it would leave half of one behind.
+    """
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Like asyncio.run, but abandon a task that swallows its cancellation: the launch has ended without it."""
     import asyncio
 
@@ -30,7 +41,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     loop = asyncio.new_event_loop()
     _tune()
     try:
-        return loop.run_until_complete(main)
+        return loop.run_until_complete(main())
     finally:
         left = asyncio.all_tasks(loop)
         for task in left:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -11,8 +12,9 @@ from typing import Annotated, NoReturn, TextIO
 
 import typer
 
-from agentrun.errors import AgentrunError
+from agentrun.errors import AgentrunError, TrustError
 from agentrun_cli import terminal as console
+from agentrun_cli.flags import shorten_hints
 from agentrun_cli.inside import command as inside
 from agentrun_cli.loop import leave
 from agentrun_cli.parsing import Command, Group
@@ -36,7 +38,7 @@ Exit codes, where several apply the first of 74, 65, signals, 75, 4, 1, 3:
 
 COMMANDS = (
     "start", "resume", "try", "status", "stop", "items", "show", "log", "failures", "results",
-    "review", "answer", "redo", "edit", "skip", "clear", "init",
+    "review", "answer", "redo", "edit", "skip", "repair", "clear", "init",
 )  # fmt: skip
 INSIDE = ("step", "ask", "usage")
 
@@ -108,6 +110,7 @@ def _is_flushed(stream: TextIO | None) -> bool:
 def _main(arguments: list[str]) -> int:
     if inside.is_ours(arguments):
         return inside.run(arguments[0], arguments[1:])
+    again = shlex.join(["agentrun", *arguments])
     command: list[str] | None = None
     if arguments[:1] and arguments[0] in TAKE_A_COMMAND and "--" in arguments:
         at = arguments.index("--")
@@ -123,7 +126,9 @@ def _main(arguments: list[str]) -> int:
     except AgentrunError as error:
         if trace := getattr(error, "traceback", ""):
             console.say(console.clean_text(trace).rstrip())
-        console.say(console.clean(error.message, limit=4000))
+        console.say(console.clean(shorten_hints(error.message), limit=4000))
+        if isinstance(error, TrustError):
+            console.say(f"  if you trust it:  {error.setting} {console.clean(again, limit=4000)}")
         if error.resume_with:
             console.say(f"  to resume:    {error.resume_with}")
         return error.exit_code

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Skip,
         SourceChangedError,
         Stop,
+        TrustError,
         UsageError,
     )
     from agentrun.item import Item
@@ -60,6 +61,7 @@ _ERRORS = [
     "Skip",
     "SourceChangedError",
     "Stop",
+    "TrustError",
     "UsageError",
 ]
 
@@ -87,6 +89,7 @@ __all__ = [
     "SourceChangedError",
     "Stop",
     "Summary",
+    "TrustError",
     "UsageError",
     "arun",
     "run",

@@ -17,14 +17,14 @@ from agentrun.checkpoint import summary as checkpoint
 from agentrun.errors import RunError
 from agentrun.events import Watcher, ignore
 from agentrun.job.fields import RUN, Layer
-from agentrun.job.options import Options
+from agentrun.job.options import Options, rerun_of
 from agentrun.launch.launch import Launch
 from agentrun.store.port import Catalogue, Store
 from agentrun.views.item import ItemView
 from agentrun.views.listing import read_items
 
 _TOP_VALUES = ["output", "version", "isolation", "env_file", "needs_env", "carry", "params"]
-_OPTIONS = ["fresh", "limit", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps"]
+_OPTIONS = ["fresh", "rerun", "limit", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps"]
 
 
 def _no_items() -> Iterator[ItemView]:
@@ -91,10 +91,13 @@ def run(
     key: str | None = None,
     **values: Any,
 ) -> Summary:
-    """Run `agent` over `items`, going on where an unfinished run of this name stopped.
+    """Run `agent` over `items`, resuming the unfinished run of this name if there is one.
+
+    After a finished run, results of items that are as they were are kept; the others run. `fresh=True` runs everything,
+    `rerun="old-agent"` also the results of older versions of the agent.
 
     `items` are dicts, texts (`str`) or files (`Path`). Further values are those of a job file (`concurrency`,
-    `output`, `params`, `timeout`, `retries`, `allow_failures`, `isolation`, `carry` …) and `fresh`, `limit`,
+    `output`, `params`, `timeout`, `retries`, `allow_failures`, `isolation`, `carry` …) and `fresh`, `rerun`, `limit`,
     `failed`, `overwrite`, `allow_gone`, `accept_edits`, `forget_steps`. Works in scripts, in notebooks and in a
     running event loop.
     """
@@ -176,6 +179,8 @@ class _Launching:
         flags["run"] = {one: values[one] for one in RUN if values.get(one) is not None}
         if "output" in flags:
             flags["output"] = os.fspath(flags["output"])
+        if values.get("rerun") is not None:
+            values["rerun"] = rerun_of(values["rerun"])
         self.options = Options(**{one: values[one] for one in _OPTIONS if one in values})
         self.opened = open_job(
             None,
@@ -187,7 +192,11 @@ class _Launching:
         self.job = self.opened.job
         self.environ = agent_environment(self.job, os.environ)
         os.environ.update(self.environ)
-        self.agent = load_agent(self.job) if isinstance(agent, str) else agent_from_function(agent, self.job)
+        try:
+            self.agent = load_agent(self.job) if isinstance(agent, str) else agent_from_function(agent, self.job)
+        except BaseException:
+            self._give_environment_back()
+            raise
         self.store: Store = store if store is not None else store_of(self.opened)
         self.items = items
         self.on_event = on_event
@@ -214,10 +223,13 @@ class _Launching:
                 is_guest=True,
             )
         finally:
-            # They were the agent's, and this process is somebody else's.
-            for name in self.environ:
-                os.environ.pop(name, None)
+            self._give_environment_back()
         return self._summary(summary)
+
+    def _give_environment_back(self) -> None:
+        """The variables were the agent's, and this process is somebody else's."""
+        for name in self.environ:
+            os.environ.pop(name, None)
 
     def _summary(self, ended: checkpoint.Summary) -> Summary:
         return Summary(

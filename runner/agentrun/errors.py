@@ -5,7 +5,8 @@
     │   ├── JobError            a job file or its values
     │   ├── ItemsError          where the items come from
     │   ├── AgentError          the agent cannot be loaded; carries the user's traceback
-    │   └── PlanError           the plan needs a person's decision: another job, too many items gone
+    │   ├── PlanError           the plan needs a person's decision: another job, too many items gone
+    │   └── TrustError          a folder that others could tamper with
     ├── CheckpointError    65   damaged, edited, or from a newer version
     ├── DiskError          74   the disk failed or is full
     ├── LaterError         75   try again later
@@ -72,6 +73,14 @@ class AgentError(UsageError):
 
 class PlanError(UsageError):
     """The plan needs a person's word."""
+
+
+class TrustError(UsageError):
+    """A folder that others could tamper with. `setting` allows it: `NAME=value` in the environment."""
+
+    def __init__(self, message: str, *, setting: str = "") -> None:
+        super().__init__(message)
+        self.setting = setting
 
 
 class CheckpointError(AgentrunError):

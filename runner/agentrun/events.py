@@ -138,11 +138,11 @@ class Warned:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The launch is over: its last checkpoint, or the run's results, are on disk."""
+    """The launch is over, however it ended. Always the last event."""
 
     exit_code: int
     reason: str = ""
-    """Why the run is not complete; empty after clean completion."""
+    """Why the run is not complete, or the error that ended the launch; empty after clean completion."""
 
 
 Event = Planned | Began | Retrying | Progressed | Settled | Failed | Asked | Stopping | Warned | Ended

@@ -88,6 +88,7 @@ class Trial:
             launch=0,
             number=1,
             run_id="try",
+            series="try",
             params=self._job.params,
             carry=self._carry,
             timeout_seconds=None,
@@ -112,8 +113,8 @@ class Trial:
             case StepGet(name):
                 self._say(f"[step {name}]")
                 return KnownStep(0, found=False)
-            case Used():
-                used = ", ".join(f"{name} {value}" for name, value in asdict(message).items() if value)
+            case Used(reported):
+                used = ", ".join(f"{name} {value}" for name, value in asdict(reported).items() if value)
                 self._say(f"[used: {used}]")
             case Ask(question):
                 self._say(f"[would ask, and wait for the answer: {question}]")

@@ -1,9 +1,10 @@
 // Says how long a text is, and which is its longest word; one item after the other, until the input ends.
 //
-//   in    {"type":"item","index":0,"key":"texts/a.txt","path":"/…/a.txt", …}
-//   out   {"type":"done","index":0,"output":…}  or failed, skipped, stop
+//   in    {"type":"item","id":"9f86d081884c7d65","key":"texts/a.txt","path":"/…/a.txt", …}
+//   out   {"type":"done","id":"9f86d081884c7d65","output":…}  or failed, skipped, stop
 //
-// Before the outcome it may send messages, each answered by a line. console.error is for people: the item's log.
+// Every line out repeats the item's id. Before the outcome it may send messages, each answered by a line.
+// console.error is for people: the item's log.
 import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
 
@@ -14,8 +15,10 @@ async function hear() {
   return done ? null : JSON.parse(value);
 }
 
+let item; // the one at work
+
 function say(message) {
-  process.stdout.write(JSON.stringify(message) + "\n");
+  process.stdout.write(JSON.stringify({ ...message, id: item.id }) + "\n");
 }
 
 async function call(message) {
@@ -34,7 +37,7 @@ async function step(name, work) {
   return result;
 }
 
-async function digest(item) {
+async function digest() {
   const words = await step("tidy", async () => {
     console.error("reading", item.path);
     return (await readFile(item.path, "utf8")).match(/[A-Za-z0-9]+/g) ?? [];
@@ -43,10 +46,10 @@ async function digest(item) {
   return `${words.length} words, the longest is ${longest}`;
 }
 
-for (let item; (item = await hear()) !== null; ) {
+while ((item = await hear()) !== null) {
   try {
-    say({ type: "done", index: item.index, output: await digest(item) });
+    say({ type: "done", output: await digest() });
   } catch (error) {
-    say({ type: "failed", index: item.index, message: String(error) });
+    say({ type: "failed", message: String(error) });
   }
 }

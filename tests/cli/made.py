@@ -30,7 +30,7 @@ class Made:
         opened = open_job("drafts.toml", cwd=base, environ={})
         self.job, self.folder, self.keys = opened.job, opened.root / "drafts", keys
         self._job_json = opened.job_json
-        self.checkpoint = first_checkpoint(self.job)
+        self.checkpoint = first_checkpoint(self.job, number=1)
         context = self.checkpoint.context
         context.identity, context.launches, context.agent = self.job.identity(), 1, "v1"
         self.checkpoint.total = len(keys)

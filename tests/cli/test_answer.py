@@ -142,10 +142,16 @@ def test_answers_come_from_json_lines(made: Made, agentrun: Run, tmp_path: Path)
         ("a.csv", "name,answer\nada,yes\n", "must name the columns, among them key and answer"),
         ("a.csv", "key,answer\nada,perhaps\n", "a.csv:2: answer is perhaps"),
         ("a.csv", "key,answer\nada,yes\nadda,yes\n", "a.csv:3: drafts: has no item adda"),
-        ("a.csv", "key,answer\nada,yes\nada,no\n", "a.csv:3: answers ada a second time"),
-        ("a.csv", "key,answer,colour\nada,yes,red\n", "no detail colour; it has draft, copies"),
-        ("a.csv", "key,answer,copies\nada,yes,many\n", "copies is not JSON"),
+        ("a.csv", "key,answer\nada,yes\nada,no\n", "a.csv:3: answers ada a second time (the first: a.csv:2)"),
+        (
+            "a.csv",
+            "key,answer,colour\nada,yes,red\n",
+            "a.csv:2: ada: its question has no detail colour; it has draft, copies",
+        ),
+        ("a.csv", "key,answer,copies\nada,yes,many\n", "a.csv:2: ada: copies is not JSON"),
         ("a.csv", "key,answer\nada,yes,more\n", "more cells"),
+        ("a.csv", "key,answer\nada,\n", "there are no answers to post"),
+        ("a.csv", "key,answer\ncyd,yes\n", "none of these items, such as cyd, is waiting for an answer"),
         ("a.jsonl", "[1]\n", "a.jsonl:1: is not an object"),
         ("a.jsonl", "{\n", "cannot be read: not JSON"),
         ("a.jsonl", '{"answer": "yes"}\n', "a.jsonl:1: has no key"),
@@ -158,6 +164,16 @@ def test_a_file_with_a_mistake_posts_nothing(
     ended = agentrun("answer", "drafts", "--file", name)
     assert ended.returncode == 2 and words in ended.stderr
     assert made.posted() == []
+
+
+def test_with_a_file_a_source_that_is_gone_is_said_once_and_the_records_do(
+    made: Made, agentrun: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "items.txt").unlink()
+    (tmp_path / "a.csv").write_text("key,answer\nada,yes\n")
+    ended = agentrun("answer", "drafts", "--file", "a.csv")
+    assert ended.returncode == 0 and ended.stderr.count("using only what is on record") == 1, ended.stderr
+    assert len(said(made)) == 1
 
 
 def test_a_runner_at_work_is_named(made: Made, agentrun: Run) -> None:

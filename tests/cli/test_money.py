@@ -177,7 +177,7 @@ def test_the_next_run_says_what_the_last_cost(agentrun: Run, paid: Path) -> None
     ended = agentrun("skip", "paid", "two/b", "three", cwd=paid)
     assert (ended.returncode, ended.stderr.splitlines()[-1]) == (0, "  cost:         $0.06, 6,000 tokens in, 40 out")
     assert "$0.06" in agentrun("resume", "paid", cwd=paid).stderr
-    again = start(agentrun, paid, "--plan")
+    again = start(agentrun, paid, "--plan", "--fresh")
     assert "the last run finished" in again.stdout and "2 done, 2 skipped, $0.06" in again.stdout
 
 

@@ -117,8 +117,9 @@ PROGRESS = {
     "a program": (
         "serve.sh",
         "while read -r item; do\n"
-        """    echo '{"type": "progress", "text": "\\u001b[2J[bold]page 7[/y]"}'; read -r reply; sleep 1\n"""
-        """    echo '{"type": "done", "output": 1}'\n"""
+        """    id=${item#*'"id":"'}; id='"id": "'${id%%'"'*}'"'\n"""
+        """    echo '{"type": "progress", '$id', "text": "\\u001b[2J[bold]page 7[/y]"}'; read -r reply; sleep 1\n"""
+        """    echo '{"type": "done", '$id', "output": 1}'\n"""
         "done\n",
         ["--serve", "--name", "served", "--", "sh", "serve.sh"],
     ),
@@ -188,7 +189,7 @@ def test_help_has_the_commands_in_order_and_the_exit_codes(agentrun: Run) -> Non
     names = re.findall(r"^  (\w+)  +\S", listed, re.MULTILINE)
     assert " ".join(names) == (
         "start resume try status stop items show log failures results "
-        "review answer redo edit skip clear init step ask usage"
+        "review answer redo edit skip repair clear init step ask usage"
     )
     for code in (0, 1, 2, 3, 4, 65, 74, 75):
         assert re.search(rf"^ +{code}  \w", ended.stdout, re.MULTILINE)

@@ -54,3 +54,15 @@ def test_items_from_standard_input_are_not_read_for_a_plan(agentrun: Run, tmp_pa
     ended = agentrun("start", "--name", "n", "--items", "-", "--plan", "--", "echo", "{}", stdin="1\n")
     assert ended.returncode == 0 and "standard input" in ended.stdout and "are read at the start" in ended.stdout
     assert not (tmp_path / ".agentrun").exists()
+
+
+def test_after_a_finished_run_the_plan_counts_in_what_people_posted(agentrun: Run, job: Path) -> None:
+    assert agentrun("start", "work").returncode == 0
+    assert agentrun("redo", "work", "items/b.txt").returncode == 0
+    before = tree(job)
+    for command in ("start", "resume"):
+        ended = agentrun(command, "work", "--plan")
+        assert ended.returncode == 0 and tree(job) == before
+        assert "would start a new run, with the results of the run of" in ended.stdout
+        assert "kept 2, to run 1" in ended.stdout
+    assert "kept 2, to run 1" in agentrun("start", "work").stderr

@@ -183,12 +183,17 @@ def test_an_output_that_json_cannot_hold_fails_its_item_with_the_place_inside_it
     assert "bad" in shown
 
 
-def test_the_next_start_after_completion_begins_at_the_first_item(tmp_path: Path) -> None:
+def test_the_next_start_after_completion_runs_nothing_and_a_fresh_one_everything(tmp_path: Path) -> None:
     write_job(tmp_path, items='lines = "items.txt"')
     (tmp_path / "items.txt").write_text("one\ntwo\n")
     agentrun(tmp_path, "start", "job.toml")
     assert not (tmp_path / ".agentrun/j/state.json").exists()
-    agentrun(tmp_path, "start", "job.toml")
+    said = agentrun(tmp_path, "start", "job.toml", "--plan").stdout
+    assert said.startswith("j: would run nothing; 2 results are kept from the run of ")
+    said = agentrun(tmp_path, "start", "job.toml").stderr
+    assert said.startswith("j: nothing to run, 2 results kept from the run of ") and said.endswith("start j --fresh\n")
+    assert calls(tmp_path) == ["one", "two"]
+    agentrun(tmp_path, "start", "job.toml", "--fresh")
     assert calls(tmp_path) == ["one", "two", "one", "two"]
 
 

@@ -138,3 +138,27 @@ def test_without_a_run_there_is_nothing_to_do_again(tmp_path: Path, agentrun: Ru
     Made(tmp_path, ["a"])
     ended = agentrun("redo", "drafts.toml", "a")
     assert ended.returncode == 2 and "has no run yet" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["redo", "drafts", "b"], ["skip", "drafts", "c"], ["answer", "drafts", "e", "--yes"], ["edit", "drafts", "b"]],
+    ids=lambda command: command[0],
+)
+def test_without_its_items_the_job_is_served_from_its_records_and_that_is_said_once(
+    made: Made, agentrun: Run, command: list[str]
+) -> None:
+    (made.base / "items.txt").unlink()
+    ended = agentrun(*command, VISUAL="true")
+    assert ended.returncode == 0, ended.stderr
+    first, *others = ended.stderr.splitlines()
+    assert "there is no such file" in first and first.endswith("; using only what is on record")
+    assert not any("on record" in line for line in others)
+
+
+def test_a_job_that_is_another_by_now_is_warned_of(made: Made, agentrun: Run) -> None:
+    (made.base / "drafts.toml").write_text((made.base / "drafts.toml").read_text() + '[params]\ncustomer = "acme"\n')
+    for command in (["redo", "drafts", "b"], ["skip", "drafts", "c"]):
+        ended = agentrun(*command)
+        assert ended.returncode == 0, ended.stderr
+        assert "the job has other items, another agent or other params by now" in ended.stderr

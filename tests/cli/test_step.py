@@ -202,15 +202,17 @@ SERVER = """\
 while IFS= read -r item; do
     [[ $item =~ '"index":'([0-9]+) ]]
     index=${BASH_REMATCH[1]}
-    echo '{"type":"step_get","name":"work"}'
+    [[ $item =~ '"id":"'([0-9a-f]+) ]]
+    id='"id":"'${BASH_REMATCH[1]}'"'
+    echo '{"type":"step_get",'$id',"name":"work"}'
     read -r answer
     if [[ $answer != *'"found":true'* ]]; then
         echo "$index" >>ran.log
-        echo '{"type":"step_put","name":"work","value":{"pid":'$$'}}'
+        echo '{"type":"step_put",'$id',"name":"work","value":{"pid":'$$'}}'
         read -r answer
     fi
     while [ $index = 2 ] && [ ! -e go ]; do sleep 0.01; touch reached; done
-    echo '{"type":"done","index":'$index',"output":'$index'}'
+    echo '{"type":"done",'$id',"output":'$index'}'
 done
 """
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from agentrun.checkpoint.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from agentrun.checkpoint.message import AnyMessage, decode_message, encode_message
-from agentrun.checkpoint.record import Record, decode_record, encode_record, highest_seq
-from agentrun.checkpoint.summary import Summary, checkpoint_from, decode_summary, encode_summary
+from agentrun.checkpoint.record import Record, decode_record, encode_record
+from agentrun.checkpoint.summary import Summary, decode_summary, encode_summary
 from agentrun.errors import BusyError, CheckpointError
 from agentrun.store.port import Holder, Lease, Loaded, Posted, Reader, Store
 
@@ -34,9 +34,14 @@ class Content:
         return decode_checkpoint(self.state, where="the file") if self.state is not None else None
 
     @property
+    def filed(self) -> list[tuple[Summary, list[bytes]]]:
+        """Newest first."""
+        found = [(summary, lines) for text, lines in self.ended if (summary := decode_summary(text)) is not None]
+        return sorted(found, key=lambda one: one[0].age, reverse=True)
+
+    @property
     def summaries(self) -> list[Summary]:
-        found = (decode_summary(text) for text, _ in self.ended)
-        return [one for one in found if one is not None]
+        return [summary for summary, _ in self.filed]
 
     def messages(self) -> list[Posted]:
         return [Posted(name, decode_message(text)) for name, text in self.inbox.items()]
@@ -73,8 +78,8 @@ class SmallestStore(Store):
                     raise BusyError(f"{self._path}: another runner has this store; wait for it") from None
                 time.sleep(0.01)
 
-    def reader(self, *, accept_edits: bool = False) -> Reader:
-        return SmallestReader(self._path, self._content(), self)
+    def reader(self, *, accept_edits: bool = False, run_id: str = "") -> Reader:
+        return SmallestReader(self._path, self._content(), self, run_id)
 
     def load(self, *, accept_edits: bool = False) -> Loaded:
         content = self._content()
@@ -103,20 +108,16 @@ class SmallestStore(Store):
     def finish(self, summary: Summary) -> None:
         content = self._content()
         if all(one.run_id != summary.run_id for one in content.summaries):
-            content.ended.insert(0, (encode_summary(summary), self._lines))
+            content.ended.append((encode_summary(summary), self._lines))
         content.state, content.lines = None, []
         self._save(content)
         self._lines, self._seq = [], 0
 
-    def reopen(self, run_id: str) -> Checkpoint | None:
-        content = self._content()
-        if content.state is not None:
+    def reopen(self, records: Iterable[Record], *, seq: int) -> Sequence[int]:
+        if self._content().state is not None:
             raise CheckpointError(f"{self._path}: holds an unfinished run; finish that one first")
-        for summary, (_, lines) in zip(content.summaries, content.ended, strict=True):
-            if summary.run_id == run_id:
-                self._lines, self._seq = lines, highest_seq(lines)
-                return checkpoint_from(summary, seq=self._seq)
-        return None
+        self._lines, self._seq = [encode_record(record) for record in records], seq
+        return range(len(self._lines))
 
     def summaries(self) -> list[Summary]:
         return self._content().summaries
@@ -165,12 +166,15 @@ class SmallestLease(Lease):
 
 
 class SmallestReader(Reader):
-    def __init__(self, path: Path, content: Content, store: SmallestStore) -> None:
+    def __init__(self, path: Path, content: Content, store: SmallestStore, run_id: str) -> None:
         self.name = path.stem
-        self.checkpoint, self.summaries = content.checkpoint, content.summaries
-        self.summary = self.summaries[0] if self.summaries and self.checkpoint is None else None
-        ended = content.ended[0][1] if content.ended else []
-        self._lines = content.lines if self.checkpoint is not None else ended
+        self.checkpoint, self.summaries, self.summary = content.checkpoint, content.summaries, None
+        self._lines = content.lines
+        if run_id or self.checkpoint is None:
+            ended = [one for one in content.filed if run_id in ("", one[0].run_id)]
+            if run_id and not ended:
+                raise CheckpointError(f"{path}: the records of the run {run_id} are not kept")
+            self.checkpoint, (self.summary, self._lines) = None, ended[0] if ended else (None, [])
         self._path, self._store = path, store
 
     def records(self, *, since: int = 0) -> Iterator[tuple[int, Record]]:

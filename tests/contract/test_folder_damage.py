@@ -6,13 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from agentrun.checkpoint.checkpoint import Running
 from agentrun.checkpoint.record import encode_record
-from agentrun.errors import CheckpointError
+from agentrun.errors import CheckpointError, DiskError
+from agentrun.store.folder.lock import live_holder
 from agentrun.store.folder.store import FolderStore
-from agentrun.testing.examples import checkpoint, keys, record
+from agentrun.testing.examples import checkpoint, keys, record, summary
+from agentrun.views.jobs import view_job
 from contract.bench import edit_state
 
 
@@ -217,3 +220,46 @@ def test_a_field_that_an_edit_removed_is_named(
         return
     with pytest.raises(CheckpointError, match=f"has no {name}"):
         open_folder(accept_edits=True)
+
+
+def test_a_summary_that_cannot_be_read_hides_no_other(folder: Path, open_folder: Callable[..., FolderStore]) -> None:
+    store = open_folder()
+    for run_id in ("20260101T000000-a", "20260102T000000-b"):
+        store.commit(checkpoint(1, run_id=run_id))
+        store.finish(summary(run_id))
+    path = folder / "runs" / "20260102T000000-b.json"
+    text = path.read_bytes()
+    for damaged in (text.replace(b"finish", b"fini\xffh"), text[:-5], b"[" * 100_000, b"{}"):
+        path.write_bytes(damaged)
+        assert [one.run_id for one in FolderStore(folder).summaries()] == ["20260101T000000-a"]
+
+
+def test_a_folder_that_cannot_be_listed_or_cleared_is_a_clear_error(
+    folder: Path, open_folder: Callable[..., FolderStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_folder()
+    store.commit(checkpoint(1), [record("a")])
+
+    def refuse(path: Any, **_: Any) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.unlink", refuse)
+        with pytest.raises(DiskError, match="permission denied"):
+            store.clear()
+    (folder / "runs").symlink_to("runs")
+    with pytest.raises(DiskError, match="runs"):
+        store.summaries()
+    assert view_job(store, "job").status == "damaged"
+
+
+def test_a_holder_that_a_newer_version_wrote_is_still_seen(folder: Path) -> None:
+    lease = FolderStore(folder).lock()
+    path = folder / "lock"
+    known = orjson.loads(path.read_bytes())
+    path.write_bytes(orjson.dumps(known | {"namespace": 4026531836}))
+    assert (found := live_holder(folder)) is not None and found.mark == lease.mark
+    for wrong in ({"pid": "1"}, {"host": 5}, {"mark": None}):
+        path.write_bytes(orjson.dumps(known | wrong))
+        assert live_holder(folder) is None
+    lease.release()

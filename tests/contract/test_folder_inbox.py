@@ -14,7 +14,7 @@ import pytest
 from agentrun.checkpoint.message import LIMIT_BYTES, AnyMessage, decode_message, encode_message
 from agentrun.errors import CheckpointError, UsageError
 from agentrun.store.folder.store import FolderStore
-from agentrun.testing.examples import RUN, answer, checkpoint, edit, keys, record, redo, skip, summary
+from agentrun.testing.examples import RUN, answer, checkpoint, edit, keys, record, redo, reopen, skip, summary
 
 Open = Callable[..., FolderStore]
 
@@ -156,12 +156,11 @@ def test_a_reopened_run_has_a_journal_of_its_own_that_no_run_had_before(folder: 
     store = open_folder()
     ended(store)
     filed = (folder / "runs" / f"{RUN}.jsonl").read_bytes()
-    assert store.reopen(RUN) is not None
+    reopen(store)
     assert (folder / "journal-2.jsonl").read_bytes() == filed
     assert not (folder / "state.json").exists()
     store = open_folder()
-    new = store.reopen(RUN)
-    assert new is not None
+    new = reopen(store)
     new.seq += 1
     store.commit(new)
     store.prune()
@@ -174,7 +173,7 @@ def test_what_follows_the_length_in_a_filed_journal_is_not_copied(folder: Path, 
     ended(store)
     with (folder / "runs" / f"{RUN}.jsonl").open("ab") as file:
         file.write(b'{"crc":"torn')
-    assert store.reopen(RUN) is not None
+    reopen(store)
     assert keys(store) == [f"k{n}" for n in range(1, 6)]
 
 
@@ -190,7 +189,7 @@ def test_a_damaged_journal_is_not_reopened(folder: Path, open_folder: Open, how:
         del text[-10:]
     path.write_bytes(text)
     with pytest.raises(CheckpointError, match=r"--fresh"):
-        store.reopen(RUN)
+        reopen(store)
     assert bytes(text) == path.read_bytes()
     store = open_folder()
     store.commit(checkpoint(1, run_id="20260606T220311-0a2f19f3a1c"))
@@ -202,5 +201,5 @@ def test_over_an_unfinished_run_nothing_is_reopened(folder: Path, open_folder: O
     store.commit(checkpoint(1, run_id="20260606T220311-0a2f19f3a1c"), [record("new")])
     state = (folder / "state.json").read_bytes()
     with pytest.raises(CheckpointError):
-        store.reopen(RUN)
+        reopen(store)
     assert (folder / "state.json").read_bytes() == state

@@ -14,7 +14,7 @@ from agentrun.errors import CheckpointError, DiskError
 from agentrun.store.folder.lock import FolderLease
 from agentrun.store.folder.store import FolderStore
 from agentrun.system.disk import Disk
-from agentrun.testing.examples import checkpoint, keys, record, summary
+from agentrun.testing.examples import checkpoint, keys, record, reopen, summary
 from contract.bench import FaultyDisk, temporaries
 
 Open = Callable[..., FolderStore]
@@ -126,7 +126,7 @@ def test_a_hard_linked_backup_never_changes(folder: Path, tmp_path: Path, open_f
     store.finish(summary())
     assert {path: path.read_bytes() for path in kept} == kept
     assert (tmp_path / "stray").read_bytes() == b"stray"
-    assert store.reopen(summary().run_id) is not None
+    reopen(store)
     assert keys(store) == [*(str(seq) for seq in range(1, 34, 2)), "35", "36"]
 
 

@@ -74,6 +74,14 @@ class RecordingDisk(Disk):
             self._files[fd] = (inode, position + written)
         return written
 
+    def copy_some(self, source: int, fd: int) -> int:
+        copied = super().copy_some(source, fd)
+        if copied:
+            inode, position = self._files[fd]
+            self.add(Write(inode, position, os.pread(fd, copied, position)))
+            self._files[fd] = (inode, position + copied)
+        return copied
+
     def fsync(self, fd: int) -> None:
         super().fsync(fd)
         folder = folder_of(fd)
@@ -143,6 +151,9 @@ class FaultyDisk(Disk):
             return super(FaultyDisk, self).write_some(fd, part, offset)
 
         return self._around("write", _path_of(fd), lambda: write(data), lambda: write(data[: len(data) // 2]))
+
+    def copy_some(self, source: int, fd: int) -> int:
+        return self._around("write", _path_of(fd), lambda: super(FaultyDisk, self).copy_some(source, fd))
 
     def fsync(self, fd: int) -> None:
         self._around("fsync", _path_of(fd), lambda: super(FaultyDisk, self).fsync(fd))

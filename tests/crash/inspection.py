@@ -14,7 +14,7 @@ from agentrun.errors import PlanError
 from agentrun.system.disk import Disk
 from crash.disks import RecordingDisk
 from crash.model import Completed, Model, Operation, State, fingerprint
-from crash.workload import FakeAgent, Teller, Workload, key_of, nobody
+from crash.workload import FakeAgent, Teller, Workload, key_of, nobody, output_of
 
 BEFORE: State = {"out": None}
 """What is there before the first launch, beside the items."""
@@ -106,6 +106,17 @@ def check_promised(workload: Workload, found: Found, *, told: frozenset[str], co
         assert not workload.output.exists() or workload.output.read_bytes() == workload.results, "half of the results"
 
 
+def check_filed(workload: Workload) -> None:
+    """Every run that ended is filed with all its records: `redo` begins with them, and nothing is paid for again."""
+    runs = workload.folder / "runs"
+    for path in runs.glob("*.json"):
+        length = orjson.loads(path.read_bytes())["journal_length"]
+        text = path.with_suffix(".jsonl").read_bytes()[:length]
+        newest = {record["key"]: record for record in map(orjson.loads, text.splitlines())}
+        outputs = {key: record["output"] for key, record in newest.items() if record["kind"] == "done"}
+        assert outputs == {key: output_of(key) for key in map(key_of, range(workload.total))}, "filed without records"
+
+
 def go_on(workload: Workload, agent: FakeAgent, *, disk: Disk | None = None, tell: Teller = nobody) -> Summary:
     """Resume; and where there is nothing to resume, start."""
     try:
@@ -116,10 +127,14 @@ def go_on(workload: Workload, agent: FakeAgent, *, disk: Disk | None = None, tel
 
 def recover(stage: Stage, state: State, *, told: frozenset[str], completed: bool = False) -> None:
     """From `state` a launch ends with the results of an undisturbed run, and does again nothing that was done."""
-    workload = stage.workload
     stage.show(state)
-    found = look(workload)
     stage.disturbed()
+    recover_from_disk(stage.workload, told=told, completed=completed)
+
+
+def recover_from_disk(workload: Workload, *, told: frozenset[str], completed: bool) -> None:
+    """The same of the state that is there."""
+    found = look(workload)
     check_promised(workload, found, told=told, completed=completed)
     agent = FakeAgent()
     summary = go_on(workload, agent)
@@ -128,8 +143,9 @@ def recover(stage: Stage, state: State, *, told: frozenset[str], completed: bool
     again = found.done.intersection(agent.attempted)
     assert not again, f"run again: {sorted(again)}"
     assert len(agent.attempted) == len(set(agent.attempted))
-    if not found.is_finished:
-        assert len(agent.attempted) == workload.total - len(found.done)
+    wanted = 0 if found.is_finished else workload.total - len(found.done)
+    assert len(agent.attempted) == wanted, f"{len(agent.attempted)} items were run instead of {wanted}"
+    check_filed(workload)
     left = {name for name in os.listdir(workload.folder) if name not in ("lock", "log.jsonl", "logs", "runs")}
     assert left <= {"job.json"}, f"left behind: {sorted(left)}"
 

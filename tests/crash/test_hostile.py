@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.agents.attempt import Attempt, Channel, Outcome, addressed
 from agentrun.agents.failure import Failure
 from agentrun.agents.messages import Log
 from agentrun.checkpoint.checkpoint import Checkpoint, RunContext, decode_checkpoint, encode_checkpoint
@@ -226,7 +226,7 @@ class Returns:
 
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
         kind, words = self._ends[attempt.item.index % len(self._ends)]
-        await channel(Log(words))
+        await addressed(attempt.id, channel)(Log(words))
         if kind == "done":
             return Outcome("done", orjson.dumps(words))
         failure = Failure("exception", words, ("agentrun.errors.Fail",))
@@ -410,7 +410,7 @@ def test_hostile_items_and_outputs_fail_alone_and_no_control_code_reaches_the_te
         done = [n for n in range(len(HOSTILE_ITEMS)) if n % 8 in (6, 7)]
         assert [line["index"] for line in lines] == done
         assert all(line["output"]["says"] == "\x1b[31;45m[/x]\u2028\0" for line in lines)
-        new = tree(job.base.parent) - before - {"work/results.partial.jsonl", "work/said.log"}
+        new = tree(job.base.parent) - before - {"work/results.partial.jsonl", "work/.results.claim", "work/said.log"}
         assert all(name == "work/.agentrun" or name.startswith("work/.agentrun/") for name in new), new
         state = {name.removeprefix("work/.agentrun/") for name in new}
         assert all(

@@ -14,7 +14,7 @@ from agentrun.errors import DiskError
 from agentrun.store.folder.store import FolderStore
 from agentrun.store.port import Lease
 from agentrun.system.disk import Disk
-from agentrun.testing.examples import RUN, checkpoint, keys, record, skip, summary
+from agentrun.testing.examples import RUN, checkpoint, keys, record, reopen, skip, summary
 from crash.disks import CALLS, Call, FaultyDisk, RecordingDisk
 from crash.inspection import moments
 from crash.model import Model, Rename, State, SyncFolder, fingerprint
@@ -127,8 +127,7 @@ def test_a_message_gets_its_name_when_its_content_is_certain(base: Path) -> None
 
 
 def reopen_and_begin(store: FolderStore) -> None:
-    new = store.reopen(RUN)
-    assert new is not None
+    new = reopen(store)
     new.seq += 1
     store.commit(new, [record("a", "again", gen=1)])
     new.seq += 1
@@ -144,8 +143,8 @@ def test_a_power_cut_while_a_run_is_reopened_leaves_the_old_one_or_the_new_one(b
         loaded = store.load().checkpoint
         if loaded is None:
             assert [one.run_id for one in store.summaries()] == [RUN]
-            new = store.reopen(RUN)
-            assert new is not None and keys(store) == list(NAMES)
+            new = reopen(store)
+            assert keys(store) == list(NAMES)
             new.seq += 1
             store.commit(new)
         else:

@@ -11,16 +11,16 @@ from crash.harness import Long, Plan, again_and_again, kill_at_random
 from crash.scenarios import command
 
 KILLS = {
-    ("async", 1): 38,
-    ("async", 16): 38,
-    ("thread", 1): 30,
-    ("thread", 16): 30,
-    ("command", 1): 24,
-    ("command", 16): 20,
-    ("process", 1): 14,
-    ("process", 16): 6,
+    ("async", 1): 19,
+    ("async", 16): 19,
+    ("thread", 1): 15,
+    ("thread", 16): 15,
+    ("command", 1): 12,
+    ("command", 16): 10,
+    ("process", 1): 7,
+    ("process", 16): 3,
 }
-"""200, fewer where a launch is dear."""
+"""100, fewer where a launch is dear; `make torture` goes on."""
 
 
 def kill(kind: str, concurrency: int, *, kills: int, seed: object) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.agents.attempt import Attempt, Channel, Outcome, addressed
 from agentrun.agents.messages import Carry
 from agentrun.errors import BusyError, CheckpointError, DiskError
 from agentrun.events import Began, Event
@@ -124,7 +124,7 @@ class Carrying(FakeAgent):
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
         carry = [*(attempt.carry or []), attempt.item.index]
         self.attempted.append(attempt.item.key)
-        await channel(Carry(carry))
+        await addressed(attempt.id, channel)(Carry(carry))
         return Outcome("done", orjson.dumps(carry))
 
 

@@ -12,16 +12,15 @@ import pytest
 from crash.harness import Long, run_apart
 from crash.scenarios.steps import KINDS, Kind
 
-KILLS: dict[Kind, int] = {"loop": 300, "thread": 150, "process": 40, "bash": 40}
-"""300, fewer where a launch is dear: worker processes, and a shell that starts `agentrun step` and `agentrun ask`.
-All 300 of each are in the long set."""
+KILLS: dict[Kind, int] = {"loop": 150, "thread": 75, "process": 20, "bash": 20}
+"""150, fewer where a launch is dear: worker processes, and a shell that starts `agentrun step` and `agentrun ask`.
+300 of each are in the long set."""
 IN_FULL = 300
 AT_ONCE = 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_finished_step_is_called_again_no_answer_lost_and_no_question_asked_twice(kind: Kind) -> None:
-    """300 kills on the loop, 150 of threads, 40 of worker processes, 40 of a bash agent."""
     found = run_apart("steps", {"kind": kind}, kills=KILLS[kind], seed=f"{kind} 1")
     print(found)
     assert not found["faults"], found["faults"]

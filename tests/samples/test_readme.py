@@ -300,7 +300,7 @@ def test_the_shell_agent_asks_and_goes_on(tmp_path: Path) -> None:
 PLAYER = """
 import json, sys
 
-LEFT_OUT = ("run_id", "idempotency_key", "dir", "out", "at")
+LEFT_OUT = ("id", "run_id", "idempotency_key", "dir", "out", "at")
 
 def bare(value):
     if isinstance(value, dict):
@@ -309,7 +309,7 @@ def bare(value):
 
 for line in open("talk.txt").read().splitlines():
     if line[0] == "→":
-        print(line[2:], flush=True)
+        print(json.dumps({**json.loads(line[2:]), "id": heard["id"]}), flush=True)
     elif line[0] == "←":
         heard = json.loads(sys.stdin.readline())
         if bare(heard) != bare(json.loads(line[2:])):

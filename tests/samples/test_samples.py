@@ -26,7 +26,7 @@ def samples(tmp_path: Path) -> Path:
 
 def call(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "TRIAGE_SECONDS": "0", **variables}
-    return subprocess.run(arguments, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(arguments, cwd=cwd, env=environment, capture_output=True, text=True, timeout=500, check=False)
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
@@ -107,3 +107,18 @@ def test_the_nightly_script_passes_the_exit_code_on(samples: Path, tmp_path: Pat
     done = call(str(samples / "cron/nightly.sh"), "start", cwd=tmp_path, AGENTRUN=str(fake))
     assert done.returncode == code
     assert done.stdout.startswith(f"{samples / 'cron'}: start job.toml")
+
+
+@pytest.mark.parametrize("first", range(1, 5))
+def test_a_night_that_dies_at_any_call_after_its_last_checkpoint_pays_for_nothing_twice(
+    samples: Path, first: int
+) -> None:
+    night = samples / "cron"
+    agent = (night / "agent.py").read_text()
+    begin = "def digest(item: Item) -> dict[str, Any]:\n"
+    assert begin in agent
+    note = begin + '    with open("calls.log", "a") as log:\n        log.write(item.path.name + "\\n")\n'
+    (night / "agent.py").write_text(agent.replace(begin, note))
+    done = call(sys.executable, str(Path(__file__).parent / "dying.py"), str(first), "4", cwd=night)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(done.stdout) > 5

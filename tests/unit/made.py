@@ -40,7 +40,7 @@ class Made:
         self.job, self.folder = opened.job, opened.root / opened.job.name
         self.store: Store = MemoryStore() if kind == "memory" else FolderStore(self.folder, redo_limit_bytes=400)
         self.known = KnownJob("made", self.store, self.job)
-        self.checkpoint = first_checkpoint(self.job)
+        self.checkpoint = first_checkpoint(self.job, number=1)
         self.checkpoint.total = len(keys)
         context = self.checkpoint.context
         context.identity, context.launches, context.agent = self.job.identity(), 1, "v1"

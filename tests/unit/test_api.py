@@ -19,7 +19,7 @@ import orjson
 import pytest
 
 import agentrun
-from agentrun.events import Began, Event, Planned
+from agentrun.events import Began, Ended, Event, Planned
 from agentrun.executors import loop as inloop
 from waiting import eventually
 
@@ -90,7 +90,7 @@ def test_allowed_failures_complete_and_can_still_be_read() -> None:
         assert [one.key for one in summary.failures()] == [f"bad {number}"]
 
 
-def test_an_unfinished_run_is_gone_on_with_and_a_finished_one_is_not() -> None:
+def test_an_unfinished_run_is_resumed_and_a_finished_one_is_kept() -> None:
     first = agentrun.run(picky, items=["a", "b", "c"], limit=2)
     assert first.exit_code == 4
     plans: list[Event] = []
@@ -99,7 +99,8 @@ def test_an_unfinished_run_is_gone_on_with_and_a_finished_one_is_not() -> None:
     assert isinstance(plans[0], Planned) and plans[0].plan.run == 1 and plans[0].resumed
     assert any(isinstance(event, Began) for event in plans)
     third = agentrun.run(picky, items=["a", "b", "c"])
-    assert third.ok and third.run_id != first.run_id
+    assert third.ok and third.run_id == first.run_id and third.details["nothing_to_do"]
+    assert [line["key"] for line in third.results()] == ["a", "b", "c"]
 
 
 def test_fresh_begins_anew_with_the_items_given_now() -> None:
@@ -445,3 +446,41 @@ def test_agents_that_do_not_end_or_end_themselves_hold_up_no_other(monkeypatch: 
     causes = {item.key: item.cause for item in summary.failures()}
     assert "its slot stays taken" in causes["never ends"] and "CancelledError" in causes["cancels itself"]
     assert sorted(began) == sorted(items), "each was begun once"
+
+
+# ---- how it ends
+
+
+def test_the_last_event_says_how_the_launch_ended_however_it_did() -> None:
+    events: list[Event] = []
+    store = agentrun.MemoryStore()
+    agentrun.run(picky, items=["a", "bad"], store=store, on_event=events.append)
+    assert isinstance(events[-1], Ended) and events[-1].exit_code == 1 and events[-1].reason
+    events.clear()
+    lease = store.lock()
+    with pytest.raises(agentrun.AgentrunError):
+        agentrun.run(picky, items=["a", "bad"], store=store, on_event=events.append)
+    lease.release()
+    assert [type(one) for one in events] == [Ended] and isinstance(events[0], Ended) and events[0].exit_code == 75
+
+
+def test_an_agent_that_cannot_be_loaded_leaves_nothing_of_its_environment(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("SECRET_OF_THE_AGENT=1\n")
+    (tmp_path / "bad.py").write_text("raise ValueError('no')\n")
+    with pytest.raises(agentrun.AgentrunError):
+        agentrun.run("bad.py:agent", items=["a"], env_file=".env")
+    assert "SECRET_OF_THE_AGENT" not in os.environ
+
+
+@pytest.mark.timeout(60)
+def test_a_message_that_we_cannot_process_ends_the_launch_and_hangs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    async def spends(item: agentrun.Item, ctx: agentrun.Context) -> str:
+        ctx.usage(cost=1)
+        return item.text
+
+    monkeypatch.setattr("agentrun.launch.channel.RunnerEnd._charge", fail)
+    with pytest.raises(ZeroDivisionError):
+        agentrun.run(spends, items=["a"], store=agentrun.MemoryStore())

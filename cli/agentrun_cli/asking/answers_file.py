@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agentrun.people.desk import ReplyTo
-    from agentrun.views.finding import KnownJob
-    from agentrun.views.item import Question
 
 
 _OURS = ("key", "answer", "text", "index", "question")
@@ -27,67 +25,43 @@ class _Row:
     """Whether the file is a table: then every cell is text, and an empty one leaves a detail unchanged."""
 
 
-def read_answers(file: str, known: KnownJob) -> list[ReplyTo]:
-    """The answers in the file to items that wait. Anything unclear is an error.
+def read_answers(file: str) -> list[ReplyTo]:
+    """The answers in the file, whether or not items wait for them. Anything unclear is an error.
 
-    Lines without an answer, and lines of items that no longer wait, are ignored and counted in a message.
+    Lines without an answer are ignored and counted in a message.
     """
     from agentrun.errors import UsageError
-    from agentrun.people.selecting import find_item
-    from agentrun_cli.asking.choosing import open_items
-    from agentrun_cli.terminal import HERE, clean, counted, say
+    from agentrun_cli.terminal import counted, say
 
-    found: dict[str, ReplyTo] = {}
-    empty, settled = 0, []
-    with open_items(known) as listing:
-        for row in _rows(file):
-            where, key, word = row.where, row.cells.get("key"), row.cells.get("answer")
-            if key is None or key == "":
-                raise UsageError(f"{where}: has no key; add one")
-            if word is None or word == "":
-                empty += 1
-                continue
-            try:
-                view = find_item(known, listing, str(key), here=HERE)
-            except UsageError as error:
-                raise UsageError(f"{where}: {error.message}") from None
-            if view.key in found:
-                raise UsageError(f"{where}: answers {clean(view.key)} a second time; keep one of the two lines")
-            if view.question is None:
-                settled.append(view.key)
-                continue
-            found[view.key] = _reply(view.key, str(word), row, view.question)
+    found, empty = [], 0
+    for row in _rows(file):
+        key, word = row.cells.get("key"), row.cells.get("answer")
+        if key is None or key == "":
+            raise UsageError(f"{row.where}: has no key; add one")
+        if word is None or word == "":
+            empty += 1
+            continue
+        found.append(_reply(str(key), str(word), row))
     if empty:
         say(f"{counted(empty, 'line')} without an answer ignored")
-    if settled:
-        say(f"{counted(len(settled), 'line')} ignored: no longer waiting, such as {clean(settled[0])}")
-    return list(found.values())
+    return found
 
 
-def _reply(key: str, word: str, row: _Row, question: Question) -> ReplyTo:
+def _reply(key: str, word: str, row: _Row) -> ReplyTo:
     from agentrun.errors import UsageError
     from agentrun.people.desk import ReplyTo
-    from agentrun.values.json import parse_value
     from agentrun_cli.terminal import clean
 
-    where, known, plain = row.where, question.details, word.strip().lower()
+    plain = word.strip().lower()
     if plain not in (*_YES, *_NO):
-        raise UsageError(f"{where}: answer is {clean(word, limit=60)}; write yes or no")
-    details = {}
-    for name, value in row.cells.items():
-        if name in _OURS or value is None or (value == "" and row.is_table):
-            continue
-        name = name.removeprefix(_PREFIX)
-        if name not in known:
-            has = f"it has {', '.join(map(clean, known))}" if known else "it has none"
-            raise UsageError(f"{where}: the question has no detail {clean(name, limit=100)}; {has}")
-        if row.is_table and not isinstance(known[name], str):
-            try:
-                value = parse_value(value)
-            except ValueError as error:
-                raise UsageError(f"{where}: {clean(name)} is {error}") from None
-        details[name] = value
-    return ReplyTo(key, plain in _YES, str(row.cells.get("text") or ""), details)
+        raise UsageError(f"{row.where}: answer is {clean(word, limit=60)}; write yes or no")
+    details = {
+        name.removeprefix(_PREFIX): value
+        for name, value in row.cells.items()
+        if name not in _OURS and value is not None and not (value == "" and row.is_table)
+    }
+    text = str(row.cells.get("text") or "")
+    return ReplyTo(key, plain in _YES, text, details, is_typed=row.is_table, where=row.where)
 
 
 def _rows(file: str) -> Iterator[_Row]:

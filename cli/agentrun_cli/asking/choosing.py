@@ -21,7 +21,7 @@ def open_known(ref: str, state_dir: str | None) -> KnownJob:
 
     known = finding.open_known(ref, HERE, state_dir)
     if known.problem:
-        say(f"{clean(known.problem)}; showing only what is on record")
+        say(f"{clean(known.problem)}; using only what is on record")
     asked = flags.Asked(ref, state_dir=state_dir)
     return replace(known, command_name=flags.how_to_name(known.name, known.store.folder, asked))
 
@@ -29,9 +29,15 @@ def open_known(ref: str, state_dir: str | None) -> KnownJob:
 def open_items(known: KnownJob) -> Listing:
     """The job's items. What is odd about them is said."""
     from agentrun.people import desk
+
+    return desk.open_items(known, warn=warn)
+
+
+def warn(text: str) -> None:
+    """Say what the desk warns of."""
     from agentrun_cli.terminal import clean, say
 
-    return desk.open_items(known, warn=lambda text: say(clean(text)))
+    say(clean(text))
 
 
 def select(refs: Sequence[str] | str | None = None, indexes: Sequence[int] | int | None = None) -> Selection:
@@ -42,13 +48,3 @@ def select(refs: Sequence[str] | str | None = None, indexes: Sequence[int] | int
     refs = [refs] if isinstance(refs, str) else refs or []
     indexes = [indexes] if isinstance(indexes, int) else indexes or []
     return Selection(items=refs, indexes=indexes, here=HERE)
-
-
-def words_for(key: str, index: int) -> str:
-    """How to name an item in a command, quoted for the shell."""
-    import shlex
-
-    from agentrun_cli.terminal import clean
-
-    is_plain = clean(key, limit=200) == key and not key.startswith("-")
-    return shlex.quote(key) if is_plain else f"--index {index}"

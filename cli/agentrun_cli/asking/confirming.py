@@ -77,10 +77,22 @@ def confirm(name: str, question: str, *, yes: bool, otherwise: str) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageError(f"{name}: {otherwise}: this is not a terminal, so nobody can confirm; add --yes")
-    say(f"{question} [y/N]")
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not agrees(question):
         say(f"{name}: {otherwise}")
         raise typer.Exit(2)
+
+
+def agrees(question: str, *, yes: bool = False) -> bool:
+    """Ask, unless `yes`; where nobody can answer, say what to add."""
+    from agentrun_cli.terminal import say
+
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        say(f"{question} this is not a terminal, so nobody can confirm; add --yes")
+        return False
+    say(f"{question} [y/N]")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def are(count: int, noun: str) -> str:

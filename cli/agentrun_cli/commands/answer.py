@@ -42,20 +42,23 @@ def answer(
     """
     from agentrun.people import desk
     from agentrun_cli.asking.answers_file import read_answers
-    from agentrun_cli.asking.choosing import open_known, select
-    from agentrun_cli.terminal import say
+    from agentrun_cli.asking.choosing import open_known, select, warn
+    from agentrun_cli.terminal import HERE, clean, counted, say
 
     given = {"yes": yes, "no": no, "text": text is not None, "json": details is not None}
     _check(given, is_one=item is not None or index is not None, is_all=all_items, file=file)
     edited = _details(details)
     known = open_known(job, state_dir)
     if file is not None:
-        posting = desk.answer_each(known, read_answers(file, known), by=by or "")
+        posting = desk.answer_each(known, read_answers(file), by=by or "", here=HERE, warn=warn)
     elif all_items:
-        posting = desk.answer_all(known, yes=not no, text=text or "", by=by or "")
+        posting = desk.answer_all(known, yes=not no, text=text or "", by=by or "", warn=warn)
     else:
-        selection = select(item, index)
-        posting = desk.answer(known, selection, yes=not no, text=text or "", details=edited, by=by or "")
+        one, said = select(item, index), text or ""
+        posting = desk.answer(known, one, yes=not no, text=said, details=edited, by=by or "", warn=warn)
+    if posting.ignored:
+        lines, such = counted(len(posting.ignored), "line"), clean(posting.ignored[0].key)
+        say(f"{lines} ignored: no longer waiting, such as {such}")
     if posting.already_answered:
         before = confirming.are(posting.already_answered, "question")
         say(f"{before} already answered, not processed yet; the first answer wins")

@@ -15,6 +15,7 @@ def clear(
     state_dir: flags.StateDir = None,
 ) -> None:
     """Remove a job's state and history; written results stay."""
+    from agentrun.outputs.claim import drop_claims
     from agentrun.views.finding import locate
     from agentrun.views.jobs import view_job
     from agentrun_cli.asking.confirming import confirm
@@ -39,6 +40,7 @@ def clear(
             what = f"an unfinished run with {counted(done, 'result')} that {'is' if done == 1 else 'are'} nowhere else"
         say(f"{name}: this removes {where}: {what}")
         confirm(name, "remove it?", yes=yes, otherwise="nothing removed")
+        drop_claims(store)
         store.clear()
         say(f"removed {where}")
     finally:

@@ -33,14 +33,14 @@ def edit(
     from agentrun.errors import UsageError
     from agentrun.people import desk
     from agentrun.values.json import is_same
-    from agentrun_cli.asking.choosing import open_known, select
+    from agentrun_cli.asking.choosing import open_known, select, warn
     from agentrun_cli.asking.editing import UNCHANGED, edit_value
     from agentrun_cli.terminal import clean, say
 
     if carry and (item is not None or index is not None):
         raise UsageError("--carry edits the carry after the last settled item; leave out the item")
     known = open_known(job, state_dir)
-    editable = desk.to_edit(known, None if carry else select(item, index))
+    editable = desk.to_edit(known, None if carry else select(item, index), warn=warn)
     value, name = editable.value, editable.name
     new = _given(output, value) if output is not None else edit_value(value, name=name)
     if new is UNCHANGED or is_same(new, value):

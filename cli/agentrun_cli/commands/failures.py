@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 def failures(job: flags.KnownJob, as_json: flags.AsJson = False, state_dir: flags.StateDir = None) -> None:
     """Show the failed items by cause. --json: one line per item."""
+    from agentrun.people.selecting import words_for
     from agentrun.views.causes import group_failures
-    from agentrun_cli.asking.choosing import open_items, open_known, words_for
+    from agentrun_cli.asking.choosing import open_items, open_known
     from agentrun_cli.drawing.causes import cause_lines
     from agentrun_cli.terminal import clean, counted, put, say
 
@@ -45,18 +46,8 @@ def failures(job: flags.KnownJob, as_json: flags.AsJson = False, state_dir: flag
 def _put_json(listing: Listing) -> None:
     import orjson
 
-    from agentrun.views.causes import cause_shape
+    from agentrun.views.causes import FailureView
     from agentrun_cli.terminal import put_json_lines
 
     for item in listing.items({"failed"}):
-        values = {
-            "index": item.index,
-            "key": item.key,
-            "cause": item.cause,
-            "group": cause_shape(item.cause),
-            "attempts": item.attempts,
-            "ended_at": item.ended_at,
-            "agent": item.agent,
-            "error": item.failure.as_json() if item.failure is not None else None,
-        }
-        put_json_lines(orjson.dumps(values) + b"\n")
+        put_json_lines(orjson.dumps(FailureView(item).as_json()) + b"\n")

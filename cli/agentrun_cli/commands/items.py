@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,47 +34,14 @@ class Order(Enum):
     cost = "cost"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What a line shows of an item. Without the output, because a sort holds all rows."""
-
-    index: int
-    key: str
-    state: str
-    attempts: int
-    seconds: float
-    ended_at: float
-    agent: str
-    cause: str
-    changed: bool
-    cost: float | None
-    question: str
-
-    @classmethod
-    def of(cls, item: ItemView) -> Row:
-        return cls(
-            item.index,
-            item.key,
-            item.state,
-            item.attempts,
-            item.seconds,
-            item.ended_at,
-            item.agent,
-            item.cause,
-            item.changed,
-            item.cost,
-            item.question.text if item.question is not None else "",
-        )
-
-
 # Longest, most, oldest first, because people look for those. Items that never ran come last.
-_SORTS: dict[str, Callable[[Row], Any]] = {
-    "duration": lambda row: (-row.seconds, row.index),
-    "attempts": lambda row: (-row.attempts, row.index),
-    "age": lambda row: (not row.ended_at, row.ended_at, row.index),
-    "index": lambda row: row.index,
-    "key": lambda row: (row.key, row.index),
-    "cost": lambda row: (row.cost is None, -(row.cost or 0), row.index),
+_SORTS: dict[str, Callable[[ItemView], Any]] = {
+    "duration": lambda item: (-item.seconds, item.index),
+    "attempts": lambda item: (-item.attempts, item.index),
+    "age": lambda item: (not item.ended_at, item.ended_at, item.index),
+    "index": lambda item: item.index,
+    "key": lambda item: (item.key, item.index),
+    "cost": lambda item: (item.cost is None, -(item.cost or 0), item.index),
 }
 
 
@@ -100,12 +66,12 @@ def items(
 
     known = open_known(job, state_dir)
     with open_items(known) as listing:
-        found = (Row.of(item) for item in listing.items({one.value for one in state} if state else None))
+        found = listing.items({one.value for one in state} if state else None)
         if agent_version is not None:
-            found = (row for row in found if row.agent.startswith(agent_version))
-        rows = _sorted(found, sort.value, reverse=reverse, limit=limit)
+            found = (item for item in found if item.agent.startswith(agent_version))
+        shown = _sorted(found, sort.value, reverse=reverse, limit=limit)
         total, columns = len(listing), _columns(listing)
-        count = _put_json(rows) if as_json else _put_lines(item_table(rows, total=total, columns=columns))
+        count = _put_json(shown) if as_json else _put_lines(item_table(shown, total=total, columns=columns))
     if not count:
         say(f"{known.name}: {f'none of its {total:,} items match' if total else 'no items are on record'}")
 
@@ -116,29 +82,27 @@ def _columns(listing: Listing) -> list[str]:
     return [name for name, is_wanted in wanted if is_wanted]
 
 
-def _sorted(rows: Iterable[Row], by: str, *, reverse: bool, limit: int | None) -> Iterable[Row]:
-    """The rows in the order asked for. Rows in item order are streamed; otherwise no more than `limit` are held."""
+def _sorted(found: Iterable[ItemView], by: str, *, reverse: bool, limit: int | None) -> Iterable[ItemView]:
+    """The items in the order asked for. In item order they are streamed; otherwise no more than `limit` are held."""
     from heapq import nlargest, nsmallest
     from itertools import islice
 
     if by == "index" and not reverse:
-        return islice(rows, limit)
+        return islice(found, limit)
+    held = (item.brief() for item in found)
     if limit is not None:
-        return (nlargest if reverse else nsmallest)(limit, rows, key=_SORTS[by])
-    return sorted(rows, key=_SORTS[by], reverse=reverse)
+        return (nlargest if reverse else nsmallest)(limit, held, key=_SORTS[by])
+    return sorted(held, key=_SORTS[by], reverse=reverse)
 
 
-def _put_json(rows: Iterable[Row]) -> int:
+def _put_json(shown: Iterable[ItemView]) -> int:
     import orjson
 
     from agentrun_cli.terminal import put_json_lines
 
     count = 0
-    for row in rows:
-        values = asdict(row)
-        if not row.ended_at:
-            values["ended_at"] = None
-        put_json_lines(orjson.dumps(values, default=str) + b"\n")
+    for item in shown:
+        put_json_lines(orjson.dumps(item.as_json()) + b"\n")
         count += 1
     return count
 

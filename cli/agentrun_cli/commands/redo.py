@@ -46,7 +46,7 @@ def redo(
     from dataclasses import replace
 
     from agentrun.people import desk
-    from agentrun_cli.asking.choosing import open_known, select
+    from agentrun_cli.asking.choosing import open_known, select, warn
 
     selection = replace(select(items, index), failed=failed, cause=cause, agent_version=agent_version, first=first)
     known = open_known(job, state_dir)
@@ -55,7 +55,7 @@ def redo(
         _warn_of_loss(known, views, asks=not selection.is_by_name, yes=yes)
         return True
 
-    posting = desk.redo(known, selection, keep_before=steps, now=now, by=by or "", agree=agree)
+    posting = desk.redo(known, selection, keep_before=steps, now=now, by=by or "", agree=agree, warn=warn)
     what = f"{confirming.are(len(posting.items), 'item')} to be run again"
     confirming.end(known, posting, what, ref=job, state_dir=state_dir, resume=now)
 

@@ -17,9 +17,9 @@ def show(
     state_dir: flags.StateDir = None,
 ) -> None:
     """Show one item: input, attempts, question, steps, traceback, output, cost, the end of its log."""
-    from agentrun.people.selecting import select_one
+    from agentrun.people.selecting import select_one, words_for
     from agentrun.views.details import read_details
-    from agentrun_cli.asking.choosing import open_items, open_known, select, words_for
+    from agentrun_cli.asking.choosing import open_items, open_known, select
     from agentrun_cli.drawing.item import item_lines
     from agentrun_cli.drawing.questions import how_to_answer
     from agentrun_cli.terminal import put, put_json, say

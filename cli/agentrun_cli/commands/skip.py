@@ -33,10 +33,10 @@ def skip(
     from dataclasses import replace
 
     from agentrun.people import desk
-    from agentrun_cli.asking.choosing import open_known, select
+    from agentrun_cli.asking.choosing import open_known, select, warn
 
     known = open_known(job, state_dir)
     selection = replace(select(items, index), failed=failed, cause=cause)
-    posting = desk.skip(known, selection, reason=reason, by=by or "")
+    posting = desk.skip(known, selection, reason=reason, by=by or "", warn=warn)
     what = f"{confirming.are(len(posting.items), 'item')} to be skipped"
     confirming.end(known, posting, what, ref=job, state_dir=state_dir, resume=resume or posting.completes)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from agentrun_cli import flags
-
-if TYPE_CHECKING:
-    from agentrun.views.jobs import Holder
-
 
 _POLL_SECONDS = 0.1
 # Two pending signals of one kind count as one.
@@ -26,9 +21,6 @@ def stop(
     state_dir: flags.StateDir = None,
 ) -> None:
     """Stop the runner of a job; finished work is kept."""
-    import socket
-
-    from agentrun.errors import UsageError
     from agentrun.views.finding import locate
     from agentrun_cli.terminal import HERE, say
 
@@ -38,30 +30,15 @@ def stop(
     if holder is None:
         say(f"{name}: no runner is working on it")
         return
-    if holder.host != socket.gethostname():
-        raise UsageError(f"{name}: its runner is pid {holder.pid} on {holder.host}; stop it there")
-    _signal(name, holder)
+    store.ask_to_stop(holder)
     how = "items in flight are stopped at once" if now else "items in flight may finish first"
     say(f"{name}: asked pid {holder.pid} to stop; {how}")
     if now:
         time.sleep(_BETWEEN_SIGNALS_SECONDS)
         if store.holder() == holder:
-            _signal(name, holder)
+            store.ask_to_stop(holder)
     if wait:
         while store.holder() == holder:
             time.sleep(_POLL_SECONDS)
         shown = flags.how_to_name(name, store.folder, flags.Asked(job, state_dir=state_dir))
         say(f"{name}: stopped; to resume: agentrun resume {shown}")
-
-
-def _signal(name: str, holder: Holder) -> None:
-    import signal
-
-    from agentrun.errors import UsageError
-
-    try:
-        os.kill(holder.pid, signal.SIGTERM)
-    except ProcessLookupError:
-        pass  # it has exited by itself
-    except PermissionError:
-        raise UsageError(f"{name}: pid {holder.pid} belongs to another user; stop it as that user") from None

@@ -100,7 +100,7 @@ def _choose(opened: OpenJob, spool: Path | None, wanted: list[str], indexes: lis
 
 def _put_outcome(item: Item, outcome: Outcome) -> int:
     """Print one item's line, as data if it is done. Return the exit code: 0 done or skipped, 1 failed, 3 waiting."""
-    from agentrun_cli.terminal import clean, clean_text, coloured, put, say
+    from agentrun_cli.terminal import clean, clean_text, coloured, json_for, put, say
 
     failure = outcome.failure
     if failure is not None and any(name in _ENDINGS for name in failure.types):
@@ -109,7 +109,7 @@ def _put_outcome(item: Item, outcome: Outcome) -> int:
         import orjson
 
         line = {"index": item.index, "key": item.key, "output": orjson.Fragment(outcome.output)}
-        put(orjson.dumps(line).decode())
+        put(json_for(sys.__stdout__, orjson.dumps(line).decode()))
         return 0
     cause = clean(failure.cause if failure else outcome.kind)
     if outcome.kind == "skipped":

@@ -13,8 +13,22 @@ if TYPE_CHECKING:
     from agentrun.views.jobs import OpenQuestion, Summary
 
 
+def nothing_lines(summary: Summary, job: str, name: str) -> Iterator[str]:
+    """For a start that kept everything: what there is, and the command that runs it again all the same."""
+    from agentrun_cli.drawing.plan import began_at
+
+    where = f" → {console.shown_path(summary.output.path)}" if summary.output is not None else ""
+    kept = console.counted(summary.kept, "result")
+    yield f"{job}: nothing to run, {kept} kept from the run of {began_at(summary.run_id)}{where}"
+    if summary.kept_old_agent:
+        again = f"agentrun start {name} --rerun old-agent"
+        yield f"  by an older agent: {summary.kept_old_agent:,}; to run them again: {again}"
+    yield f"  to run everything again: agentrun start {name} --fresh"
+
+
 def closing_lines(summary: Summary, job: str, name: str, seconds: float) -> Iterator[str]:
     """How it ended, and the commands for what comes next; `name` names the job in them."""
+    from agentrun.money.usage import format_cost
     from agentrun.values.units import format_duration
     from agentrun_cli.drawing.plan import last_run
 
@@ -27,8 +41,11 @@ def closing_lines(summary: Summary, job: str, name: str, seconds: float) -> Iter
     done = f"{counts.get('done', 0):,} of {total:,}"
     took = f" in {format_duration(seconds)}"
     if code == 0:
-        yield f"{coloured('done', 'green')}: {done}{others}{took}{where}"
+        kept = f" ({summary.ran:,} run, {summary.kept:,} kept)" if summary.kept else ""
+        yield f"{coloured('done', 'green')}: {done}{others}{kept}{took}{where}"
         yield from _cost_lines(summary.usage)
+        if summary.kept and summary.results_cost is not None:
+            yield f"  all results:  {format_cost(summary.results_cost)}, in this run and earlier ones"
         if counts.get("failed"):
             yield f"  the reasons:  agentrun failures {name}"
         return
@@ -68,7 +85,7 @@ def _cost_lines(usage: Totals) -> Iterator[str]:
 
 def _question_lines(questions: list[OpenQuestion], waiting: int, name: str) -> Iterator[str]:
     """The questions, each with the command that answers it."""
-    from agentrun_cli.asking.choosing import words_for
+    from agentrun.people.selecting import words_for
 
     for one in questions:
         yield f"  {coloured('asks', 'yellow')}  {clean(one.key, limit=120)}: {clean(one.text, limit=300)}"

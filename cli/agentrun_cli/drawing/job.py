@@ -25,7 +25,7 @@ def job_lines(view: JobView, known: KnownJob, *, output: Path | str | None, stat
     state = coloured(view.status, JOB_COLOURS.get(view.status), sys.__stdout__)
     if view.status == "damaged":
         yield f"{clean(view.job)}: {state}"
-        yield f"  {clean(view.problem, limit=2000)}"
+        yield f"  {clean(flags.shorten_hints(view.problem), limit=2000)}"
         return
     if view.status == "new":
         yield f"{clean(view.job)}: has not run yet"
@@ -63,9 +63,7 @@ def _rows(view: JobView, output: Path | str | None) -> Iterator[tuple[str, str]]
         more = f" and {len(view.running) - 4} more" if len(view.running) > 4 else ""
         yield "running", ", ".join(clean(item.key, limit=60) for item in view.running[:4]) + more
     if view.holder is not None:
-        from agentrun.values.clock import local_clock
-
-        yield "runner", f"pid {view.holder.pid} on {clean(view.holder.host)}, since {local_clock(view.holder.since)}"
+        yield "runner", clean(view.holder.describe())
     yield "run", f"{view.run_id}, {view.launches} {'launch' if view.launches == 1 else 'launches'}"
     if view.versions:
         of = ", ".join(f"{count:,} of version {clean(name)}" for name, count in view.versions.items())

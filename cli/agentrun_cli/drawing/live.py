@@ -134,8 +134,12 @@ class PlainView:
         self.say(line)
 
     def begin(self, progress: Progress) -> None:
-        self._ticking = threading.Thread(target=self._tick, args=(progress,), name="agentrun-lines", daemon=True)
-        self._ticking.start()
+        ticking = threading.Thread(target=self._tick, args=(progress,), name="agentrun-lines", daemon=True)
+        try:
+            ticking.start()
+        except RuntimeError:  # no more threads can be started: the run does without these lines
+            return
+        self._ticking = ticking
 
     def _tick(self, progress: Progress) -> None:
         """A line at each 5 %, or when items report progress, but at most one in 60 s."""

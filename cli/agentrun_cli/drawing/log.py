@@ -52,6 +52,8 @@ def _words(event: HistoryEvent) -> str:
         case "dropped":
             about = clean(event.key or event.message or "?")
             return f"{launch} dropped a message about {about}: {clean(event.reason or '')}"
+        case "repair":
+            return f"repaired: {clean(event.reason or '')}"
         case other:
             return f"{launch}: {clean(other)}"
 

@@ -20,6 +20,10 @@ _KINDS = {
     "run": "to run",
     "changed": "changed, run again",
     "again": "run again because the carry before them changes",
+    "too_old": "older than max_age, run again",
+    "other_params": "made with other params, run again",
+    "rerun": "run again on purpose (--rerun)",
+    "files_missing": "files of their results are missing or changed, run again",
     "failed": "failed before, retried last",
     "left": "failed before, left (--failed retries them)",
     "kept_changed": "changed, but kept (--keep-changed)",
@@ -85,6 +89,8 @@ def opening_lines(planned: Planned) -> Iterator[str]:
 def count_lines(planned: Planned) -> Iterator[str]:
     plan = planned.plan
     yield f"  kept {plan.kept:,}, to run {plan.run:,}"
+    if plan.kept_old_agent:
+        yield f"  kept, but by an older agent: {plan.kept_old_agent:,} (--rerun old-agent runs them again)"
     for kind, words in _KINDS.items():
         count = getattr(plan, kind)
         if count and kind not in ("kept", "run"):
@@ -128,12 +134,19 @@ def source_of(job: Job) -> str:
     return f"{job.items.kind} {where}{key}"
 
 
-def plan_lines(planned: Planned, *, argv: Sequence[str] | None, refusal: str, version: str) -> Iterator[str]:
+def plan_lines(
+    planned: Planned, *, argv: Sequence[str] | None, refusal: str, version: str, is_nothing: bool
+) -> Iterator[str]:
     """The whole plan, for --plan."""
     import shlex
 
     job, plan = planned.job, planned.plan
-    if planned.resumed:
+    if is_nothing:
+        kept = counted(plan.kept, "result")
+        yield f"{job.name}: would run nothing; {kept} are kept from the run of {began_at(planned.from_run)}"
+    elif planned.from_run:
+        yield f"{job.name}: would start a new run, with the results of the run of {began_at(planned.from_run)}"
+    elif planned.resumed:
         yield f"{job.name}: would resume the run of {began_at(planned.run_id)} (launch {planned.launch})"
     else:
         of = f" of {counted(plan.total, 'item')}" if plan.total else ""
@@ -161,7 +174,9 @@ def plan_lines(planned: Planned, *, argv: Sequence[str] | None, refusal: str, ve
         yield f"this launch would be refused: {clean(refusal, limit=2000)}"
 
 
-def plan_json(planned: Planned, *, argv: Sequence[str] | None, refusal: str, version: str) -> dict[str, Any]:
+def plan_json(
+    planned: Planned, *, argv: Sequence[str] | None, refusal: str, version: str, is_nothing: bool
+) -> dict[str, Any]:
     job, plan = planned.job, planned.plan
     limits = {
         "concurrency": job.concurrency,
@@ -183,6 +198,8 @@ def plan_json(planned: Planned, *, argv: Sequence[str] | None, refusal: str, ver
         "total": plan.total,
         "counts": {kind: getattr(plan, kind) for kind in _KINDS},
         "to_run": plan.to_run,
+        "nothing_to_do": is_nothing,
+        "kept_old_agent": plan.kept_old_agent,
         "first_keys": plan.first_keys,
         "examples": plan.examples,
         "agent": job.agent,

@@ -84,6 +84,6 @@ def shown_value(value: Any) -> str:
 
 def how_to_answer(known: KnownJob, key: str, index: int) -> str:
     """The command that answers the item's question, without the answer."""
-    from agentrun_cli.asking.choosing import words_for
+    from agentrun.people.selecting import words_for
 
     return f"agentrun answer {known.shown} {words_for(key, index)}"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from agentrun_cli.terminal import Colour, ago, clean, coloured, is_terminal
 
 if TYPE_CHECKING:
+    from agentrun.views.item import ItemView
     from agentrun.views.jobs import JobView
-    from agentrun_cli.commands.items import Row
 
 
 JOB_COLOURS: dict[str, Colour] = {
@@ -52,7 +52,7 @@ def job_table(views: list[JobView]) -> Iterator[str]:
             yield coloured("  ".join(padded).rstrip(), "dim", sys.__stdout__)
 
 
-def item_table(rows: Iterable[Row], *, total: int, columns: Collection[str]) -> Iterator[str]:
+def item_table(items: Iterable[ItemView], *, total: int, columns: Collection[str]) -> Iterator[str]:
     """A line for each item; on a terminal below a heading, and cut to its width. Nothing if there are none.
 
     Streamed, so the widths are known beforehand: `total` is the number of items. `columns` are those shown only where
@@ -62,40 +62,43 @@ def item_table(rows: Iterable[Row], *, total: int, columns: Collection[str]) -> 
     width = _terminal_width() if at_terminal else None
     index_width = max(len(str(total)), 5 if at_terminal else 1)
     state_at, is_first = index_width + 2, True
-    for row, line in _item_lines(rows, index_width, columns):
+    for item, line in _item_lines(items, index_width, columns):
         if at_terminal and is_first:
             head = f"{'index':>{index_width}}  {'state':<7}  {'tries':>5}  {'took':>6}  {'age':>6}  "
             head += ("    cost  " if "cost" in columns else "") + ("agent         " if "agent" in columns else "")
             yield coloured(head + "key", "dim", sys.stdout)
         is_first = False
         line = line if width is None or len(line) <= width else line[: width - 1] + "…"
-        end = state_at + len(row.state)
-        yield line[:state_at] + coloured(line[state_at:end], ITEM_COLOURS.get(row.state), sys.stdout) + line[end:]
+        end = state_at + len(item.state)
+        yield line[:state_at] + coloured(line[state_at:end], ITEM_COLOURS.get(item.state), sys.stdout) + line[end:]
 
 
-def _item_lines(rows: Iterable[Row], index_width: int, columns: Collection[str]) -> Iterator[tuple[Row, str]]:
+def _item_lines(
+    items: Iterable[ItemView], index_width: int, columns: Collection[str]
+) -> Iterator[tuple[ItemView, str]]:
     from agentrun.money.usage import format_cost
     from agentrun.values.units import format_duration
 
     now = time.time()
     has_cost, has_agent = "cost" in columns, "agent" in columns
-    for row in rows:
-        took = format_took(row.seconds) if row.attempts else "-"
-        age = format_duration(max(0.0, now - row.ended_at)) if row.ended_at else "-"
-        line = f"{row.index:>{index_width}}  {row.state:<7}  {row.attempts or '-':>5}  {took:>6}  {age:>6}  "
+    for item in items:
+        attempts, ended_at = item.attempts, item.ended_at
+        took = format_took(item.seconds) if attempts else "-"
+        age = format_duration(max(0.0, now - ended_at)) if ended_at else "-"
+        line = f"{item.index:>{index_width}}  {item.state:<7}  {attempts or '-':>5}  {took:>6}  {age:>6}  "
         if has_cost:
-            line += f"{format_cost(row.cost) if row.cost is not None else '-':>8}  "
+            line += f"{format_cost(item.cost) if item.cost is not None else '-':>8}  "
         if has_agent:
-            line += f"{clean(row.agent, limit=12) or '-':<12}  "
+            line += f"{clean(item.agent, limit=12) or '-':<12}  "
         # The common case first: cleaning takes longer than all the rest of a line.
-        line += row.key if row.key.isascii() and row.key.isprintable() else clean(row.key, limit=1100)
-        if row.cause:
-            line += f"  {clean(row.cause)}"
-        elif row.question:
-            line += f"  asks: {clean(row.question, limit=200)}"
-        elif row.changed:
+        line += item.key if item.key.isascii() and item.key.isprintable() else clean(item.key, limit=1100)
+        if cause := item.cause:
+            line += f"  {clean(cause)}"
+        elif (question := item.question) is not None and question.text:
+            line += f"  asks: {clean(question.text, limit=200)}"
+        elif item.changed:
             line += "  (changed since its last result)"
-        yield row, line
+        yield item, line
 
 
 def format_took(seconds: float) -> str:

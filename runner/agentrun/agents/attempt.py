@@ -15,7 +15,11 @@ An agent end *sends* a message, or *calls*, which is to send it and wait for the
 that is *closed* lets nothing through any more. A process is asked to exit by *closing its input*, and *killed* with
 everything it started.
 
-The messages and replies, as JSON; their types are in `agents/messages.py`:
+Every message has an address: `id`, the attempt's, and `no`, which message of the attempt it is. A reply repeats it, and
+an outcome has the number that follows. What is addressed to another attempt, or does not come in its turn, is *stray*:
+it is never taken for an answer, and ends the worker or program that sent it, and the attempt in flight, which is lost.
+
+The messages and replies, as JSON and without their address; their types are in `agents/messages.py`:
 
     {"type": "log", "text": …}                              → {}
     {"type": "progress", "text": …}                         → {}
@@ -32,6 +36,7 @@ must end with the outcome `waiting`. A message with something wrong in it is ans
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -56,6 +61,19 @@ async def call_json(channel: Channel, given: Mapping[str, Any]) -> Reply:
     return await channel(message)
 
 
+def addressed(attempt_id: str, channel: Channel) -> Channel:
+    """The channel for messages that have no address yet: each gets the attempt's id and the next number."""
+    sent = 0
+
+    def send(message: Message) -> Awaitable[Reply]:
+        nonlocal sent
+        sent += 1
+        message.address(attempt_id, sent)
+        return channel(message)
+
+    return send
+
+
 class AgentEnd(Protocol):
     """The agent's end of one attempt's channel."""
 
@@ -74,14 +92,21 @@ class AgentEnd(Protocol):
         """Send a message and return its reply; on the event loop, an awaitable of the reply."""
 
 
+class StrayMessage(Exception):
+    """Something arrived that does not belong to the attempt in flight, or not in its turn."""
+
+
 class Attempt(msgspec.Struct):
-    """One try of one item. `(item.key, generation, launch, number)` is its identity."""
+    """One try of one item. `(item.key, generation, launch, number)` is its identity within the run."""
 
     item: Item
     generation: int
     launch: int
     number: int
+    """Which attempt of this generation in this launch it is; it goes on counting when a parked item is answered."""
     run_id: str
+    series: str
+    """The id of the first run of the run's series: what the keys of side effects are made from."""
     params: Mapping[str, Any]
     carry: Any
     timeout_seconds: float | None
@@ -89,6 +114,13 @@ class Attempt(msgspec.Struct):
     """Where the attempt's prints go: one file a slot, emptied by the executor when an attempt starts."""
     folder: str = ""
     """The folder that holds the items' own folders; see `work`."""
+
+    @property
+    def id(self) -> str:
+        """Its identity, as one word: every message between runner and agent carries it."""
+        # The key comes last: it is the only part that may hold a NUL.
+        parts = f"{self.run_id}\0{self.launch}\0{self.number}\0{self.generation}\0{self.item.key}"
+        return blake2b(parts.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
     @property
     def work(self) -> str:
@@ -110,6 +142,7 @@ class Attempt(msgspec.Struct):
             "timeout_seconds": self.timeout_seconds,
             "log_path": str(self.log_path),
             "folder": self.folder,
+            "series": self.series,
         }
 
     @classmethod
@@ -127,6 +160,7 @@ class Attempt(msgspec.Struct):
             timeout_seconds=given["timeout_seconds"],
             log_path=Path(given["log_path"]),
             folder=given["folder"],
+            series=given["series"],
         )
 
 
@@ -141,17 +175,22 @@ class Outcome(msgspec.Struct):
 
 
 class Ended(Crossing, tag_field="type", tag="outcome", frozen=True):
-    """A worker's last word on an attempt: the outcome without `output`, which may be large and crosses as bytes."""
+    """A worker's last word on an attempt: the outcome without `output`, which may be large and crosses as bytes in the
+    same frame."""
 
+    id: str
+    """The attempt's."""
+    no: int
+    """The number after that of the last message."""
     ends: bool
-    """Whether the worker exits, because its agent could not be loaded."""
+    """Whether the worker exits: its agent could not be loaded, or it has used up its descriptors."""
     kind: OutcomeKind
     failure: Failure | None
     made_files: bool
 
     @classmethod
-    def of(cls, outcome: Outcome, *, ends: bool) -> Ended:
-        return cls(ends, outcome.kind, outcome.failure, outcome.made_files)
+    def of(cls, outcome: Outcome, *, attempt_id: str, no: int, ends: bool) -> Ended:
+        return cls(attempt_id, no, ends, outcome.kind, outcome.failure, outcome.made_files)
 
     def outcome(self, output: bytes) -> Outcome:
         return Outcome(self.kind, output, self.failure, self.made_files)

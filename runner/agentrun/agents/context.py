@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from hashlib import sha1
 from inspect import isawaitable
-from json.encoder import encode_basestring_ascii as _quote
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID, uuid5
 
 from msgspec.structs import replace
 
@@ -28,6 +29,8 @@ from agentrun.agents.messages import (
     Used,
 )
 from agentrun.errors import Parked
+from agentrun.system.disk import make_folders
+from agentrun.system.forks import refuse_in_child
 from agentrun.values.json import NotJson, decode, encode
 
 if TYPE_CHECKING:
@@ -37,27 +40,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "Context", "idempotency_key"]
 CARRY_LIMIT_BYTES = 64 * 1024
-NAMESPACE = "6f0a3c5e-2b8d-5d0e-9a53-5f8f6b1c7d24"
-_NAMESPACE_BYTES = bytes.fromhex(NAMESPACE.replace("-", ""))
+NAMESPACE = UUID("6f0a3c5e-2b8d-5d0e-9a53-5f8f6b1c7d24")
 _R = TypeVar("_R", bound=Reply)
 
 
-def idempotency_key(run_id: str, key: str, generation: int, name: str = "") -> str:
-    """The same UUID in every attempt and launch of a run; another for another item, generation or name."""
-    # A JSON array, so that no two lists of parts read the same; as json.dumps writes it, in a third of the time.
-    text = f"[{_quote(run_id)}, {_quote(key)}, {generation}, {_quote(name)}]".encode()
-    digest = sha1(_NAMESPACE_BYTES + text, usedforsecurity=False).hexdigest()
-    # As uuid.uuid5 does it, without the objects: every program gets one.
-    variant = "89ab"[int(digest[16], 16) & 3]
-    return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
+def idempotency_key(series: str, key: str, generation: int, name: str = "") -> str:
+    """The same UUID in every attempt, launch and run of a series; another for another item, generation or name."""
+    # A JSON array, so that no two lists of parts read the same.
+    return str(uuid5(NAMESPACE, json.dumps([series, key, generation, name])))
 
 
 class Context:
-    """One attempt, seen from inside. It refuses to be used once the attempt is over."""
+    """One attempt, seen from inside. It refuses to be used once the attempt is over, and in a forked child."""
 
     def __init__(self, attempt: Attempt, end: AgentEnd, *, carries: bool) -> None:
         self._attempt = attempt
         self._end: AgentEnd | None = end
+        self._pid = os.getpid()
         self._carries = carries
         self._carry_before = encode(attempt.carry, name="ctx.carry") if carries else b""
         self._carry: Any = None
@@ -84,7 +83,7 @@ class Context:
 
     def key(self, name: str = "") -> str:
         """An idempotency key for a side effect of this item: the same in every attempt and launch."""
-        return idempotency_key(self.run_id, self.item.key, self._attempt.generation, name)
+        return idempotency_key(self._attempt.series, self.item.key, self._attempt.generation, name)
 
     def log(self, *values: object) -> None:
         """Write a line to the item's log."""
@@ -170,9 +169,10 @@ class Context:
         It counts for the item and the run, even if the attempt fails. There is no need to await it.
         """
         from agentrun.money.providers import read_usage
+        from agentrun.money.usage import Reported
 
         if response is None:
-            used = Used(
+            reported = Reported(
                 model=model,
                 provider=provider,
                 input_tokens=input_tokens,
@@ -185,8 +185,8 @@ class Context:
         else:
             named = {"model": model, "provider": provider, "cost": cost}
             known = {name: value for name, value in named.items() if value is not None}
-            used = Used.of(replace(read_usage(response), **known))
-        self._open_end().send(used)
+            reported = replace(read_usage(response), **known)
+        self._open_end().send(Used(reported))
         return _Sent()
 
     # ---- files
@@ -205,7 +205,7 @@ class Context:
         self._open_end()
         self.made_files = True
         path = Path(self._attempt.work, name)
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(path)
         return path
 
     # ---- the carry
@@ -240,11 +240,13 @@ class Context:
     def _open_end(self) -> AgentEnd:
         if self._end is None:
             raise RuntimeError(f"this attempt (item {self.item.key!r}, attempt {self.attempt}) is over")
+        refuse_in_child(self._pid)
         return self._end
 
     def _check_carries(self) -> None:
         if not self._carries:
             raise AttributeError("ctx.carry needs `carry = true` in the job (and concurrency 1)")
+        refuse_in_child(self._pid)
 
 
 def _expect(kind: type[_R], reply: Reply) -> _R:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from agentrun.agents.attempt import Outcome
 from agentrun.agents.failure import Failure
 from agentrun.errors import AgentSignal, Retry, Skip, Stop
+from agentrun.system.shortage import SHORTAGE, lacking, lacking_in_process
 from agentrun.values.json import NotJson
 
 MESSAGE_LIMIT = 4 * 1024
@@ -29,6 +30,14 @@ def outcome_from(error: BaseException) -> Outcome:
     return Outcome("skipped" if isinstance(error, Skip) else "failed", failure=failure_from(error))
 
 
+def outcome_without_start(error: Exception, what: str) -> Outcome | None:
+    """The outcome of an attempt for which there was no descriptor, process, thread or memory; None for other errors."""
+    lack = lacking(error)
+    if lack is None:
+        return None
+    return Outcome("failed", failure=Failure("exception", f"{what} cannot be started: {lack}", code=SHORTAGE))
+
+
 def failure_from(error: BaseException) -> Failure:
     """The facts about an exception."""
     trace = _try(lambda: user_traceback(error), "")
@@ -38,6 +47,8 @@ def failure_from(error: BaseException) -> Failure:
     message = _message(error)
     if others:
         message = f"{message} (and {others} more)"
+    if (lack := _try(lambda: lacking_in_process(error), None)) is not None:
+        message = f"{message} ({lack})"
     source = _try(lambda: _with_status(error), error)
     types = list(dict.fromkeys([*_type_names(type(error)), *_type_names(type(source))]))
     return Failure(
@@ -46,7 +57,7 @@ def failure_from(error: BaseException) -> Failure:
         types=tuple(types),
         traceback=trace,
         status=_try(lambda: _status(source), None),
-        code=_try(lambda: _clip(_code(source), 200), ""),
+        code=SHORTAGE if lack is not None else _try(lambda: _clip(_code(source), 200), ""),
         retry_after_seconds=_try(lambda: _retry_after(source), None),
         resume_at=_try(lambda: _time_text(error.resume_at), None) if isinstance(error, Stop) else None,
     )

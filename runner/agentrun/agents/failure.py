@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agentrun.agents.crossing import Crossing
+from agentrun.system.shortage import SHORTAGE
 
 THREAD_TIMEOUT = "thread-timeout"
 """The code of a timeout in a thread, which cannot be killed: another attempt would be a second live one."""
@@ -120,6 +121,8 @@ def asked_wait(failure: Failure) -> float | None:
 
 def judge(failure: Failure) -> Judgement:
     """Whether a failure is transient, the item's own, or everyone's; or means that the item is skipped."""
+    if failure.code == SHORTAGE:
+        return Judgement("everyone", passes_by_itself=True)
     if failure.code == THREAD_TIMEOUT:
         return Judgement("item")
     if failure.origin in ("timeout", "lost"):

@@ -1,7 +1,8 @@
 """The messages of the channel, and the replies to them; `agents/attempt.py` has the words and the table.
 
 A message that exists is well-formed: making one from bad values raises ValueError, which says what is wrong.
-`as_json` gives the form that crosses to workers and programs; `read_message` and `read_reply` read it back.
+`as_json` gives the form that crosses to workers and programs; `read_message` and `read_reply` read it back. A reply
+crosses with the address of its message, see `reply_to`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, force_setattr
 
 from agentrun.agents.crossing import Crossing
 from agentrun.money.usage import Reported
@@ -23,8 +24,18 @@ NAME_LIMIT_BYTES = 1024
 # ---- messages, from the agent end
 
 
-class Message(Crossing, tag_field="type", tag="", frozen=True):
-    """What an agent end sends."""
+class Message(Crossing, tag_field="type", tag="", frozen=True, kw_only=True):
+    """What an agent end sends. Its address is filled in by whoever sends it."""
+
+    id: str = ""
+    """The attempt's."""
+    no: int = 0
+    """Which message of the attempt it is, counted from 1."""
+
+    def address(self, attempt_id: str, no: int) -> None:
+        """Fill in the address of a message that has not been sent yet."""
+        force_setattr(self, "id", attempt_id)
+        force_setattr(self, "no", no)
 
 
 class Log(Message, tag="log", frozen=True):
@@ -87,16 +98,28 @@ class Ask(Message, tag="ask", frozen=True):
             )
 
 
-class Used(Message, Reported, tag="usage", frozen=True):
-    """What calls of a model used, and what they cost if that is known."""
+class Used(Message, tag="usage", frozen=True):
+    """What calls of a model used, and what they cost if that is known. Its JSON form is flat."""
 
-    @classmethod
-    def of(cls, reported: Reported) -> Used:
-        return cls(**asdict(reported))
+    reported: Reported
+
+    def as_json(self) -> dict[str, Any]:
+        return {"type": "usage", **asdict(self.reported), "id": self.id, "no": self.no}
 
 
 def read_message(given: Mapping[str, Any]) -> Message:
-    """The message in a JSON object; ValueError says what is wrong with it. Unknown fields are ignored."""
+    """The message in a JSON object, with its address if there is one; ValueError says what is wrong with it.
+
+    Unknown fields are ignored.
+    """
+    message = _read_message(given)
+    attempt_id, no = given.get("id"), given.get("no")
+    if isinstance(attempt_id, str) and type(no) is int:
+        message.address(attempt_id, no)
+    return message
+
+
+def _read_message(given: Mapping[str, Any]) -> Message:
     get: Callable[[str], Any] = given.get
     match get("type"):
         case "log":
@@ -114,7 +137,7 @@ def read_message(given: Mapping[str, Any]) -> Message:
             # `or`: some languages write an empty object as an empty list.
             return Ask(get("question"), get("details") or {})
         case "usage":
-            return Used.read(given)
+            return Used(Reported.read(given))
         case kind:
             raise ValueError(f"this runner does not know messages of type {kind!r}")
 
@@ -187,6 +210,16 @@ class Refused(Reply, frozen=True):
     """Something is wrong with the message, or the attempt is over."""
 
     error: str
+
+
+class Stray(Refused, frozen=True):
+    """The message is another attempt's, or not the next one of its own: whoever sent it must end, and so must the
+    attempt."""
+
+
+def reply_to(attempt_id: str, no: object, reply: Reply) -> dict[str, Any]:
+    """The JSON form of the reply to a message of this address."""
+    return {"id": attempt_id, "no": no, **reply.as_json()}
 
 
 def read_reply(given: Mapping[str, Any]) -> Reply:

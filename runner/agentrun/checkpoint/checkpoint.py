@@ -16,9 +16,12 @@ from msgspec import Meta, Raw, Struct
 from agentrun.checkpoint.record import Count, RecordError, check_record, in_words, seal_record
 from agentrun.errors import CheckpointError
 from agentrun.money.budget import Totals
+from agentrun.money.usage import Usage
 
 VERSION = 1
+WHAT_TO_DO = "put the original back, or start over with --fresh (the old one is kept)"
 Range = Annotated[list[Count], Meta(min_length=2, max_length=2)]
+SpoolName = Annotated[str, Meta(pattern=r"^[^/]*\.spool$")]
 _CHECK = b'"check": "'
 _END = b'"\n}\n'
 
@@ -31,6 +34,8 @@ class Running(Struct, omit_defaults=True, kw_only=True):
     slot: int | None = None
     reserved: float = 0.0
     reserved_tokens: float = 0.0
+    used: Usage | None = None
+    """What it has used so far that no record has."""
 
 
 class Journal(Struct):
@@ -46,6 +51,14 @@ class RunContext(Struct, omit_defaults=True, kw_only=True):
     launches: Count
     date: str
     """The local date of its start, for the name of its output."""
+    number: Count = 0
+    """Which run of the job it is: a later run has a higher number, whatever the clock says."""
+    series: str = ""
+    """The id of the first run of its series; empty if that is this run."""
+    first: Count = 0
+    """The number of that run."""
+    estimated: bool = False
+    """The totals are not exact: the state was edited by hand, or repaired."""
     identity: dict[str, Any] = {}
     """`Job.identity` of its first launch."""
     agent: str = ""
@@ -59,17 +72,21 @@ class RunContext(Struct, omit_defaults=True, kw_only=True):
     place: str = ""
     """The job's folder as seen from its state."""
     overwrite: bool = False
-    spool: Annotated[str, Meta(pattern=r"^[^/]*\.spool$")] | None = None
+    spool: SpoolName | None = None
     budget: float | None = None
     token_budget: int | None = None
     deaths: dict[str, Count] = {}
     """By key: how many launches died with the item in flight."""
     versions: dict[str, Count] = {}
     """How many done items each version of the agent made."""
+    output: str = ""
+    """Where the last launch was to put the results; this run has a claim on it."""
     completing: str = ""
     """The output that this run is about to put in place."""
     from_run: str = ""
-    """The finished run whose records this one began with."""
+    """The finished run before it in the series, whose results it keeps."""
+    files_from: str = ""
+    """The output of that run if it is another: the files of kept results are still to be copied from there."""
     carry: Any = None
 
 
@@ -93,6 +110,11 @@ class Checkpoint(Struct, kw_only=True):
     started_at: str = ""
     updated_at: str = ""
 
+    @property
+    def series(self) -> str:
+        """The id of the first run of its series."""
+        return self.context.series or self.run_id
+
 
 _NAMES = tuple(field.name for field in msgspec.structs.fields(Checkpoint))
 _encode = msgspec.json.Encoder().encode
@@ -109,9 +131,14 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
     return b"%b%b%b%b" % (whole, _CHECK, blake2b(whole, digest_size=16).hexdigest().encode(), _END)
 
 
-def decode_checkpoint(text: bytes, *, where: str, accept_edits: bool = False) -> Checkpoint:
-    """Read a checkpoint. Anything not exactly as it was written raises CheckpointError, unless edits are accepted."""
-    values = _parse(text, where)
+def decode_checkpoint(
+    text: bytes, *, where: str, accept_edits: bool = False, what_to_do: str = WHAT_TO_DO
+) -> Checkpoint:
+    """Read a checkpoint. Anything not exactly as it was written raises CheckpointError, unless edits are accepted.
+
+    `what_to_do` is what its message advises.
+    """
+    values = _parse(text, where, what_to_do)
     version = values.get("version")
     if isinstance(version, int) and version > VERSION:
         raise CheckpointError(
@@ -121,15 +148,13 @@ def decode_checkpoint(text: bytes, *, where: str, accept_edits: bool = False) ->
     is_intact = text.endswith(_END) and _is_sealed(text)
     if not is_intact and not accept_edits:
         raise CheckpointError(
-            f"{where}: was changed since agentrun wrote it (its check does not match); put the original back, "
-            f"or if you edited it on purpose add --accept-edits, or start over with --fresh"
+            f"{where}: was changed since agentrun wrote it (its check does not match); if you edited it on purpose "
+            f"add --accept-edits, else {what_to_do}"
         )
     try:
         return _build(text, values, is_intact=is_intact)
     except (RecordError, ValueError) as error:
-        raise CheckpointError(
-            f"{where}: {error}; put the original back, or start over with --fresh (the old one is kept)"
-        ) from None
+        raise CheckpointError(f"{where}: {error}; {what_to_do}") from None
 
 
 def _is_sealed(text: bytes) -> bool:
@@ -137,16 +162,14 @@ def _is_sealed(text: bytes) -> bool:
     return at > 0 and text[at + len(_CHECK) : -len(_END)] == blake2b(text[:at], digest_size=16).hexdigest().encode()
 
 
-def _parse(text: bytes, where: str) -> dict[str, Any]:
+def _parse(text: bytes, where: str, what_to_do: str) -> dict[str, Any]:
     try:
         values = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         what = "is empty" if not text else f"is not JSON at line {error.lineno}, column {error.colno} ({error.msg})"
-        raise CheckpointError(
-            f"{where}: {what}; put the original back, or start over with --fresh (the old one is kept)"
-        ) from None
+        raise CheckpointError(f"{where}: {what}; {what_to_do}") from None
     if not isinstance(values, dict):
-        raise CheckpointError(f"{where}: holds {type(values).__name__}, not an object; put the original back")
+        raise CheckpointError(f"{where}: holds {type(values).__name__}, not an object; {what_to_do}")
     return values
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator
+from hashlib import blake2b
 from struct import Struct
 from typing import Literal
 
@@ -25,6 +26,8 @@ _SETTLED = (DONE, FAILED, SKIPPED)
 _FINISHED = (DONE, SKIPPED)
 _first_slot = Struct("<Q").unpack_from
 _digest_parts = Struct("<QQ").iter_unpack
+OWN, EARLIER, TOO_OLD, OTHER_PARAMS, RERUN, FILES_MISSING = range(6)
+"""Whose a row's newest record is: this run's, or an earlier run's; and if it is not to be kept, why."""
 NO_REF = 2**64 - 1
 NOT_LISTED = 2**32 - 1
 ROOM = 4096
@@ -36,8 +39,8 @@ class Ledger:
     The arrays are longer than there are `rows`: what is behind them is as of a row that nothing is known of.
     """
 
-    def __init__(self, expected: int = 0) -> None:
-        """`expected` is about how many rows there will be."""
+    def __init__(self, expected: int = 0, *, run: int = 0) -> None:
+        """`expected` is about how many rows there will be; `run` is the number of this run."""
         size = 64
         while size * 3 < expected * 5:
             size *= 2
@@ -56,6 +59,9 @@ class Ledger:
         self.refs = array("Q")
         """The newest record, or NO_REF."""
         self.states = bytearray()
+        self.origins = bytearray()
+        """OWN, EARLIER, or why a result of an earlier run is not kept."""
+        self._run = run
         self.agents = array("H")
         self.positions = array("I")
         """The index among the current items, or NOT_LISTED; while records are scanned, the index they name."""
@@ -75,6 +81,8 @@ class Ledger:
         """Of waiting rows: the number of their question."""
         self.usages: dict[int, Usage] = {}
         """Of rows that are neither done nor skipped: what this generation has used so far, where that was reported."""
+        self.with_files: set[int] = set()
+        """Rows whose newest record names files."""
         self.edited: set[int] = set()
         """Done rows whose output a person has corrected."""
         self.counts: dict[str, int] = dict.fromkeys(STATE_NAMES, 0)
@@ -142,6 +150,7 @@ class Ledger:
         ):  # fmt: skip
             column.extend(array(column.typecode, [fill]) * ROOM)
         self.states.extend(bytes(ROOM))
+        self.origins.extend(bytes(ROOM))
 
     def _grow(self) -> None:
         """Room for twice as many, and all digests in it."""
@@ -171,11 +180,16 @@ class Ledger:
         self.contents[row] = int(record.hash, 16)
         self.stamps[row] = record.stamp
         self.positions[row] = record.index
+        self.origins[row] = record.run != self._run
         if kind in BESIDE:
             self._apply_beside(row, ref, record)
             return row
         self.refs[row] = ref
         self.states[row] = state = _STATE_OF[kind]
+        if record.files:
+            self.with_files.add(row)
+        elif row in self.with_files:
+            self.with_files.discard(row)
         last, number = self._last_agent
         self.agents[row] = number if record.agent == last else self.agent_number(record.agent)
         if not is_new or state != DONE or record.edited:
@@ -251,6 +265,9 @@ class Ledger:
         """The item starts over on purpose: its next record has a new generation."""
         self._enter(row, self.generation(row) + 1)
 
+    def is_settled(self, row: int) -> bool:
+        return self.states[row] in _SETTLED
+
     def is_listed(self, row: int) -> bool:
         """Whether it is one of the current items."""
         return self.positions[row] != NOT_LISTED
@@ -284,6 +301,7 @@ class Ledger:
         """An item's new record is durable: from now on it stands so."""
         old, new = self.states[row], _STATE_OF[record.kind]
         self.refs[row] = ref
+        self.origins[row] = record.run != self._run
         if old == DONE:
             self._uncount_version(row)
         name, (last, number) = record.agent, self._last_agent
@@ -332,6 +350,13 @@ class Ledger:
         self.versions[name] -= 1
         if not self.versions[name]:
             del self.versions[name]
+
+    def order_digest(self) -> str:
+        """The same for the same keys in the same order."""
+        digest = blake2b(digest_size=16)
+        for row in self.order:
+            digest.update(self._digests[row * 16 : row * 16 + 16])
+        return digest.hexdigest()
 
     def rows_in(self, *wanted: int) -> Iterator[int]:
         """The current items' rows in these states, in order."""

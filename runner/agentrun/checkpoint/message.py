@@ -48,6 +48,8 @@ class Message(Struct, kw_only=True, tag_field="kind", omit_defaults=True):
     version: Annotated[int, Meta(ge=VERSION, le=VERSION)]
     id: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
     run_id: Annotated[str, Meta(pattern=_RUN_ID)]
+    series: Annotated[str, Meta(pattern=_RUN_ID)] | None = None
+    """The id of the first run of its series; messages of older versions have none."""
     key: Annotated[str, Meta(max_length=KEY_LIMIT_BYTES)]
     gen: _Count
     by: _Name

@@ -8,12 +8,11 @@ The CRC covers the line from behind its own field to before the newline. `output
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 from zlib import crc32
 
 import orjson
-from msgspec import DecodeError, Meta, Raw, Struct, ValidationError, convert
+from msgspec import Meta, Raw, Struct, ValidationError, convert
 from msgspec.json import Decoder, Encoder
 
 from agentrun.agents.failure import Failure
@@ -59,12 +58,19 @@ class Edited(Struct):
     at: str
 
 
-class PublishedFile(Struct):
+class PublishedFile(Struct, omit_defaults=True):
     """A file that an item left; `path` is relative to the folder of the results."""
 
     path: str
     size: int
     sha256: str
+    mtime_ns: int = 0
+    """The time of the published copy; 0 in older records. Not in the results: it differs from run to run."""
+
+    @property
+    def as_result(self) -> PublishedFile:
+        """As a line of the results has it."""
+        return PublishedFile(self.path, self.size, self.sha256)
 
 
 class Record(Struct, omit_defaults=True, kw_only=True, rename={"as_": "as"}):
@@ -79,6 +85,10 @@ class Record(Struct, omit_defaults=True, kw_only=True, rename={"as_": "as"}):
     hash: str
     agent: str
     """The fingerprint of the agent that made it."""
+    run: Count = 0
+    """The number of the run that made it; 0 in records of versions that did not number runs."""
+    params: str = ""
+    """A digest of the job's params; empty if there were none."""
     launch: Count
     at: float = 0.0
     seconds: float = 0.0
@@ -154,18 +164,13 @@ def decode_record(line: bytes) -> Record:
         raise RecordError("the checksum does not match")
     try:
         return _decode(line)
-    except (DecodeError, ValidationError) as error:
+    except (ValueError, RecursionError) as error:  # msgspec's own errors, and those of text that is not UTF-8
         raise RecordError(str(error)) from None
 
 
 def json_of(line: bytes) -> bytes:
     """The JSON of the record itself, without its checksum."""
     return b"{" + line[_BODY_AT:]
-
-
-def highest_seq(lines: Iterable[bytes]) -> int:
-    """The newest commit among records whose checksums are known to be right."""
-    return max((decode_record(line).seq for line in lines), default=0)
 
 
 def in_words(error: ValidationError) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from agentrun.checkpoint.checkpoint import Checkpoint, RunContext
+from agentrun.checkpoint.checkpoint import Checkpoint, RunContext, SpoolName
 from agentrun.money.budget import Totals
 from agentrun.values.clock import new_run_id, now_text
 
@@ -40,9 +41,23 @@ class Summary(Struct, kw_only=True):
     version: int = 1
     job: str = ""
     run_id: str
+    number: int = 0
+    """Which run of the job it is; 0 in summaries of versions that did not number runs."""
+    series: str = ""
+    """The id of the first run of its series; empty if that is this run."""
+    first: int = 0
+    """The number of that run."""
     status: Status = "stopped"
     total: int = 0
     counts: dict[str, int] = {}
+    ran: int = 0
+    """How many items this run settled itself."""
+    kept: int = 0
+    """How many results are kept from earlier runs of the series."""
+    kept_old_agent: int = 0
+    """Of those kept: how many an older version of the agent made."""
+    results_cost: float | None = None
+    """What all results cost, in whichever run; None if no cost was reported."""
     launches: int = 0
     agent: str | None = None
     versions: dict[str, int] = {}
@@ -51,6 +66,16 @@ class Summary(Struct, kw_only=True):
     token_budget: int | None = None
     started_at: str = ""
     ended_at: str = ""
+    date: str = ""
+    """The local date of its start, for the name of its output."""
+    identity: dict[str, Any] = {}
+    """`Job.identity` of its last launch."""
+    place: str = ""
+    """The job's folder as seen from its state."""
+    spool: SpoolName | None = None
+    """The name under which items from outside are kept."""
+    order: str = ""
+    """A digest of the items' keys in their order."""
     output: WrittenOutput | None = None
     exit_code: int = 0
     nothing_to_do: bool = False
@@ -73,6 +98,9 @@ class Summary(Struct, kw_only=True):
         return cls(
             job=checkpoint.job,
             run_id=checkpoint.run_id,
+            number=context.number,
+            series=context.series,
+            first=context.first,
             status=status,
             total=checkpoint.total,
             counts=dict(checkpoint.counts),
@@ -84,11 +112,20 @@ class Summary(Struct, kw_only=True):
             token_budget=context.token_budget,
             started_at=checkpoint.started_at,
             ended_at=now_text(),
+            date=context.date,
+            identity=dict(context.identity),
+            place=context.place,
+            spool=context.spool,
         )
 
     @property
     def is_finished(self) -> bool:
         return self.status == "finished"
+
+    @property
+    def age(self) -> tuple[int, str]:
+        """What runs are ordered by: their numbers; of those without one, the time in their ids."""
+        return self.number, self.run_id
 
     def as_json(self) -> dict[str, Any]:
         return {**msgspec.to_builtins(self), "usage": self.usage.as_json()}
@@ -105,23 +142,40 @@ def decode_summary(text: bytes) -> Summary | None:
     """None if the text is not a summary."""
     try:
         return _decode(text)
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except (ValueError, RecursionError):  # msgspec's own errors, and those of text that is not UTF-8
         return None
 
 
-def first_checkpoint(job: Job) -> Checkpoint:
-    """The checkpoint of a new run, before its first launch."""
-    return _new(job.name)
+def last_finished(ended: Iterable[Summary]) -> Summary | None:
+    """The newest run that was completed; `ended` is newest first."""
+    return next((one for one in ended if one.is_finished), None)
 
 
-def checkpoint_from(summary: Summary, *, seq: int) -> Checkpoint:
-    """A new run that begins with the records of the finished one in `summary`; `seq` is the highest among them."""
-    checkpoint = _new(summary.job)
-    checkpoint.seq, checkpoint.context.from_run = seq, summary.run_id
+def next_number(ended: Iterable[Summary], unfinished: Checkpoint | None = None) -> int:
+    """The number of the job's next run."""
+    numbers = [one.number for one in ended]
+    return max([*numbers, unfinished.context.number if unfinished is not None else 0]) + 1
+
+
+def first_checkpoint(job: Job, *, number: int) -> Checkpoint:
+    """The checkpoint of a run that begins a series, before its first launch."""
+    checkpoint = _new(job.name, number)
+    checkpoint.context.first = number
     return checkpoint
 
 
-def _new(job: str) -> Checkpoint:
+def checkpoint_after(finished: Summary, *, number: int) -> Checkpoint:
+    """The checkpoint of a run that continues the series of a finished one, before its first launch."""
+    checkpoint = _new(finished.job, number)
+    context = checkpoint.context
+    context.series, context.from_run = finished.series or finished.run_id, finished.run_id
+    context.first = finished.first
+    context.spool = finished.spool
+    context.files_from = finished.output.path if finished.output is not None else ""
+    return checkpoint
+
+
+def _new(job: str, number: int) -> Checkpoint:
     # Local: it is the date that people expect in the name of tonight's output.
-    context = RunContext(launches=0, date=datetime.now().astimezone().date().isoformat())
+    context = RunContext(launches=0, date=datetime.now().astimezone().date().isoformat(), number=number)
     return Checkpoint(job=job, run_id=new_run_id(), started_at=now_text(), context=context)

@@ -8,10 +8,11 @@ from typing import Any
 
 from agentrun.agents.attempt import AgentEnd, Outcome
 from agentrun.agents.context import Context
-from agentrun.agents.exceptions import outcome_from
+from agentrun.agents.exceptions import outcome_from, user_traceback
 from agentrun.agents.failure import Failure
 from agentrun.errors import Parked, Skip
 from agentrun.item import Item
+from agentrun.system.forks import ending_children
 from agentrun.values.json import encode
 
 Target = Callable[..., Any]
@@ -26,7 +27,8 @@ def perform(target: Target, item: Item, context: Context | None, end: AgentEnd) 
     """
     try:
         try:
-            value = target(item) if context is None else target(item, ctx=context)
+            with ending_children(user_traceback):
+                value = target(item) if context is None else target(item, ctx=context)
         except Skip as skip:
             outcome = outcome_from(skip)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from agentrun.agents.attempt import Channel
+from agentrun.agents.attempt import Attempt, Channel
 from agentrun.agents.messages import Message, Reply
 from agentrun.executors.prints import LogSink
 
@@ -12,21 +12,31 @@ from agentrun.executors.prints import LogSink
 class LocalEnd(LogSink):
     """It is also the attempt's log. `close` is called on the loop, and so is the channel: nothing passes after it.
 
-    Those who make one set `channel` and `loop`.
+    Messages arrive in the order in which they are sent: each is a task of the loop, and tasks begin in the order in
+    which they are made. Those who make an end set `attempt`, `channel` and `loop`.
     """
 
-    __slots__ = ("channel", "loop")
+    __slots__ = ("_said", "attempt", "channel", "loop")
 
+    attempt: Attempt
     channel: Channel
     loop: asyncio.AbstractEventLoop
+    _said: int
 
     def log(self, text: str) -> None:
         self.write(text.encode("utf-8", "backslashreplace"))
 
-    async def _call(self, message: Message) -> Reply:
+    async def _deliver(self, message: Message) -> Reply:
         if not self.is_open:
             raise RuntimeError("this attempt is over")
         return await self.channel(message)
 
+    def _address(self, message: Message) -> None:
+        self._said += 1
+        message.address(self.attempt.id, self._said)
+
     def _call_from_thread(self, message: Message) -> Reply:
-        return asyncio.run_coroutine_threadsafe(self._call(message), self.loop).result()
+        with self._lock:  # the agent may have threads
+            self._address(message)
+            sent = asyncio.run_coroutine_threadsafe(self._deliver(message), self.loop)
+        return sent.result()

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Hashable
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.context import Context
-from agentrun.agents.exceptions import outcome_from, user_traceback
+from agentrun.agents.exceptions import outcome_from, outcome_without_start, user_traceback
 from agentrun.agents.failure import THREAD_TIMEOUT, Failure
 from agentrun.agents.messages import Message, Reply
 from agentrun.errors import AgentError
 from agentrun.executors.calling import CLOSE_SECONDS, close_agent, perform_async, warn_of_close
 from agentrun.executors.local import LocalEnd
 from agentrun.executors.prints import capture_to
+from agentrun.system.deadlines import Deadline
 
 if TYPE_CHECKING:
     from agentrun.agents.agent import Agent
@@ -61,7 +62,12 @@ class LoopExecutor:
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
         while self._strays and self._live + len(self._strays) >= self._job.concurrency:
             await asyncio.wait(self._strays, return_when=asyncio.FIRST_COMPLETED)
-        end = LoopEnd(attempt.log_path, channel, self._loop)
+        try:
+            end = LoopEnd(attempt, channel, self._loop)
+        except OSError as error:
+            if (outcome := outcome_without_start(error, "an attempt")) is not None:
+                return outcome
+            raise
         end.task = task = self._loop.create_task(self._attempt(attempt, end))
         self._live += 1
         deadlines, seconds = None, attempt.timeout_seconds
@@ -69,7 +75,7 @@ class LoopExecutor:
             deadlines = self._deadlines.get(seconds) or self._new_deadlines(seconds)
             deadlines.add(end)
         try:
-            outcome = await end.outcome
+            found = await end.outcome
         except asyncio.CancelledError:
             end.is_cancelled = True
             await self._cancel(task, seconds=STOP_SECONDS)
@@ -79,8 +85,8 @@ class LoopExecutor:
             if deadlines is not None:
                 deadlines.remove(end)
             end.close()
-        if outcome is not None:
-            return outcome
+        if found is not None:
+            return found
         message = f"timed out after {attempt.timeout_seconds:g} s"
         if task.done():
             return Outcome("failed", failure=Failure("timeout", message))
@@ -120,11 +126,15 @@ class LoopExecutor:
         try:
             context = Context(attempt, end, carries=self._job.carry) if self._agent.wants_ctx else None
             outcome = await perform_async(self._target, attempt.item, context, end)
-            if end.last_sent is not None:
-                await end.last_sent
+            while end.sending:
+                await end.sending.pop()
         except asyncio.CancelledError as error:
             # Cancelled by the agent itself; or with all tasks of a loop that ends, and nobody awaits the outcome.
             outcome = outcome_from(error)
+        except Exception as error:  # ours, not the agent's: a message that it sent could not be processed
+            if not end.outcome.done():
+                end.outcome.set_exception(error)
+            return
         # An attempt that we cancelled is too late, whatever it returns.
         if not end.outcome.done() and not end.is_cancelled:
             end.outcome.set_result(outcome)
@@ -159,34 +169,42 @@ class LoopEnd(LocalEnd):
 
     awaits = True
 
-    __slots__ = ("_thread", "is_cancelled", "last_sent", "outcome", "task")
+    __slots__ = ("_thread", "is_cancelled", "outcome", "sending", "task")
 
-    def __init__(self, log_path: Path, channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(log_path)
-        self.channel, self.loop = channel, loop
+    def __init__(self, attempt: Attempt, channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(attempt.log_path)
+        self.attempt, self.channel, self.loop, self._said = attempt, channel, loop, 0
         self._thread = threading.get_ident()
         self.task: asyncio.Task[None] | None = None
         self.outcome: asyncio.Future[Outcome | None] = loop.create_future()
         """The outcome; None for an attempt that timed out."""
         self.is_cancelled = False
         """Whether we cancelled the attempt: for a timeout, or because the launch stops."""
-        self.last_sent: asyncio.Task[None] | None = None
-        """The task that delivers the last message sent without a call."""
+        self.sending: set[asyncio.Task[Reply]] | None = None
+        """The messages sent without a call that are on their way, or could not be processed."""
 
     def send(self, message: Message) -> None:
-        if threading.get_ident() == self._thread:
-            self.last_sent = self.loop.create_task(self._send_after(self.last_sent, message))
-        else:
+        if threading.get_ident() != self._thread:
             self._call_from_thread(message)
+            return
+        if self.sending is None:
+            self.sending = set()
+        self.sending.add(sent := self._task_of(message))
+        sent.add_done_callback(self._sent)
 
     def call(self, message: Message) -> Awaitable[Reply]:
-        return self._call(message)
+        # A task, too: called directly, it would overtake what was sent before.
+        return self._task_of(message)
 
-    async def _send_after(self, previous: asyncio.Task[None] | None, message: Message) -> None:
-        if previous is not None:
-            await previous
-        if self.is_open:
-            await self.channel(message)
+    def _task_of(self, message: Message) -> asyncio.Task[Reply]:
+        with self._lock:  # the agent may have threads
+            self._address(message)
+            return self.loop.create_task(self._deliver(message))
+
+    def _sent(self, task: asyncio.Task[Reply]) -> None:
+        assert self.sending is not None
+        if task.cancelled() or task.exception() is None or not self.is_open:
+            self.sending.discard(task)
 
 
 T = TypeVar("T", bound=Hashable)
@@ -200,6 +218,7 @@ class Deadlines(Generic[T]):
         self._overdue = overdue
         self._loop = asyncio.get_running_loop()
         self._at: dict[T, float] = {}
+        self._fired: dict[T, Deadline] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, what: T) -> None:
@@ -209,11 +228,15 @@ class Deadlines(Generic[T]):
 
     def remove(self, what: T) -> None:
         self._at.pop(what, None)
+        if self._fired and what in self._fired:
+            self._fired.pop(what).close()
 
     def close(self) -> None:
         self._at.clear()
         if self._timer is not None:
             self._timer.cancel()
+        while self._fired:
+            self._fired.popitem()[1].close()
 
     def _check(self) -> None:
         self._timer = None
@@ -224,4 +247,5 @@ class Deadlines(Generic[T]):
                 self._timer = self._loop.call_at(at, self._check)
                 return
             del self._at[what]
-            self._overdue(what)
+            self._fired[what] = fired = Deadline(None, partial(self._overdue, what))
+            fired.fire(at, self._seconds)

@@ -17,13 +17,15 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, ClassVar, TextIO
 
-_OPEN_LOG = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+from agentrun.system.disk import Held, first_moved, open_file, open_to_read
+
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)")  # colours, window titles
 
 
 def open_log(path: Path | str) -> int:
     """Open an attempt's log, emptied. Every writer appends, so that the runner can trim it meanwhile."""
-    return os.open(path, _OPEN_LOG, 0o600)
+    return open_file(path, _APPEND | os.O_TRUNC)
 
 
 def empty_log(path: Path) -> None:
@@ -38,7 +40,7 @@ def empty_log(path: Path) -> None:
 def last_line(path: Path) -> str:
     """The last line of a log that is not blank, without control characters; empty if there is none."""
     try:
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
             text = file.read().decode("utf-8", "replace")
     except OSError:
@@ -56,11 +58,11 @@ class LogSink:
     _used: ClassVar[set[Path]] = set()
     """Logs that an earlier attempt wrote to."""
 
-    __slots__ = ("_fd", "_lock", "_path", "is_open")
+    __slots__ = ("_held", "_lock", "_path", "is_open")
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._fd = -1
+        self._held: Held | None = None
         self.is_open = True
         self._lock = threading.Lock()
         if self._used and path in self._used:
@@ -72,10 +74,14 @@ class LogSink:
             if not self.is_open:  # a thread of an attempt that is over
                 return
             try:
-                if self._fd < 0:
-                    self._fd = open_log(self._path)
+                if self._held is None:
+                    self._held = Held(open_log(self._path), str(self._path))
                     self._used.add(self._path)
-                os.write(self._fd, data)
+                elif first_moved(self._held) is not None:
+                    # The agent has closed our descriptor; its number may be the agent's own file by now.
+                    self._held.close()
+                    self._held = Held(open_file(self._path, _APPEND), str(self._path))
+                os.write(self._held.fd, data)
             except OSError:
                 # The next checkpoint reports a full disk; an agent's print must not fail because of it.
                 pass
@@ -86,9 +92,9 @@ class LogSink:
             _live.remove(self)
         with self._lock:
             self.is_open = False
-            if self._fd >= 0:
-                os.close(self._fd)
-                self._fd = -1
+            if self._held is not None:
+                self._held.close()
+                self._held = None
 
 
 _sink: ContextVar[LogSink | None] = ContextVar("agentrun_log", default=None)

@@ -11,19 +11,19 @@ import contextvars
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.context import Context
-from agentrun.agents.exceptions import outcome_from
+from agentrun.agents.exceptions import outcome_from, outcome_without_start
 from agentrun.agents.failure import THREAD_TIMEOUT, Failure
 from agentrun.agents.messages import Message, Reply
 from agentrun.executors.calling import CLOSE_SECONDS, close_agent, perform, warn_of_close
 from agentrun.executors.local import LocalEnd
 from agentrun.executors.prints import capturing_to
 from agentrun.item import Item
+from agentrun.system.deadlines import Deadline
 
 if TYPE_CHECKING:
     from agentrun.agents.agent import Agent
@@ -43,7 +43,14 @@ class ThreadExecutor:
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
         await self._slots.acquire()
         loop = asyncio.get_running_loop()
-        thread = self._idle.pop() if self._idle else _AgentThread(self._agent)
+        try:
+            end = ThreadEnd(attempt, channel, loop)
+            thread = self._idle.pop() if self._idle else _AgentThread(self._agent)
+        except (OSError, RuntimeError) as error:
+            self._slots.release()
+            if (outcome := outcome_without_start(error, "a thread")) is not None:
+                return outcome
+            raise
         finished: asyncio.Future[Outcome] = loop.create_future()
 
         def finish(outcome: Outcome) -> None:
@@ -52,15 +59,17 @@ class ThreadExecutor:
             if not finished.done():
                 finished.set_result(outcome)
 
-        end = ThreadEnd(attempt.log_path, channel, loop)
         context = Context(attempt, end, carries=self._job.carry) if self._agent.wants_ctx else None
         variables = contextvars.copy_context()
         thread.start(_Task(attempt.item, context, end, variables, lambda o: _post(loop, finish, o)))
+        overdue = loop.create_future()
+        deadline = Deadline(attempt.timeout_seconds, lambda: overdue.set_result(None))
         try:
-            await asyncio.wait({finished}, timeout=attempt.timeout_seconds)
+            await asyncio.wait({finished, overdue}, return_when=asyncio.FIRST_COMPLETED)
             if finished.done():
                 return finished.result()
         finally:
+            deadline.close()
             # After a timeout, or when cancelled: nothing that the thread still sends gets through.
             finished.cancel()
             if context is not None:
@@ -135,9 +144,9 @@ class ThreadEnd(LocalEnd):
 
     __slots__ = ()
 
-    def __init__(self, log_path: Path, channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(log_path)
-        self.channel, self.loop = channel, loop
+    def __init__(self, attempt: Attempt, channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(attempt.log_path)
+        self.attempt, self.channel, self.loop, self._said = attempt, channel, loop, 0
 
     def send(self, message: Message) -> None:
         self._call_from_thread(message)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from hashlib import sha256
 from typing import Any
 
 import orjson
 
 from agentrun.errors import ItemsError
-from agentrun.items.port import CONTENT_BYTES, check_key, digest
+from agentrun.items.port import check_key, digest
 from agentrun.values.text import quoted
 
-_loads, _dumps, _SORTED = orjson.loads, orjson.dumps, orjson.OPT_SORT_KEYS
-_new_sha256 = sha256().copy  # two thirds of the time of making one
 # orjson silently reads integers of 2**64 and more, which have 20 digits, as floats. Not found by a regular expression:
 # that takes longer than reading the line.
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
@@ -29,7 +26,7 @@ def parse_json(line: bytes) -> Any:
 def record_digest(value: Any) -> bytes:
     """A digest that is the same for records that differ only in spacing and the order of fields."""
     try:
-        return sha256(_dumps(value, None, _SORTED)).digest()[:CONTENT_BYTES]
+        return digest(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
     except TypeError as error:
         # Nested too deeply for orjson means too deeply to be passed to an agent.
         if "ecursion" in str(error):
@@ -37,20 +34,6 @@ def record_digest(value: Any) -> bytes:
         # An integer beyond 64 bits.
         text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         return digest(text.encode())
-
-
-def parse_and_digest(line: bytes) -> tuple[Any, bytes]:
-    """The value and its digest in one step: this is done for every line of a long file, at every launch."""
-    value = _loads(line)
-    if _LONG in line.translate(_DIGITS):
-        value = json.loads(line)
-        return value, record_digest(value)
-    hashed = _new_sha256()
-    try:
-        hashed.update(_dumps(value, None, _SORTED))
-    except TypeError:
-        return value, record_digest(value)
-    return value, hashed.digest()[:CONTENT_BYTES]
 
 
 def field_key(value: Any, field: str, where: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from agentrun.errors import ItemsError
 from agentrun.item import Item
 from agentrun.items.port import Identity
-from agentrun.items.records import field_key, parse_and_digest, parse_json, record_digest
+from agentrun.items.records import field_key, parse_json, record_digest
 from agentrun.items.textfile import TextFile
 from agentrun.values.text import quoted
 
@@ -17,7 +17,6 @@ JsonLine = tuple[int, bytes]
 CsvRow = tuple[int, list[str], list[str]]
 """The row's first line, its header, its cells."""
 _CELL_LIMIT_CHARACTERS = 64 * 1024 * 1024
-_identity = tuple.__new__  # without the names, which take as long as the rest of it
 
 
 class JsonlSource:
@@ -34,19 +33,18 @@ class JsonlSource:
     def identify(self, raw: JsonLine, *, with_content: bool = True) -> Identity:
         field, content = self._key, None
         try:
+            value = parse_json(raw[1])
             if with_content or field is None:
-                value, content = parse_and_digest(raw[1])
-            else:
-                value = parse_json(raw[1])
+                content = record_digest(value)
         except (ValueError, RecursionError) as error:
             raise self._refusal(raw, error) from None
         self._last = (raw, value)
         if field is None:
             assert content is not None
             return Identity(content.hex(), content, 0)
-        # The common case first, without the checks it does not need.
+        # The common case first, without the checks that it does not need.
         if type(value) is dict and type(key := value.get(field)) is str and 0 < len(key) <= 256 and "\0" not in key:
-            return _identity(Identity, (key, content, 0))
+            return Identity(key, content, 0)
         return Identity(field_key(value, field, self._file.line(raw[0])), content, 0)
 
     def content(self, raw: JsonLine) -> bytes:

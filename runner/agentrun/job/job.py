@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
 
@@ -75,6 +77,8 @@ class Job:
     budget: float | None = None
     """US dollars for the whole run, over all its launches."""
     token_budget: int | None = None
+    max_age_seconds: float | None = None
+    """Results of earlier runs that are older than this are run again by the next start; None: never."""
 
     def output_path(self, *, run_id: str, date: str) -> Path:
         return self.base / fill(self.output, {"run_id": run_id, "date": date})
@@ -85,7 +89,14 @@ class Job:
 
     def identity(self) -> dict[str, Any]:
         """The values that may not change under one name while a run is unfinished."""
-        # A prompt may be edited, like an agent's file: its text and model are in the fingerprint.
+        # A prompt's file may be edited, like an agent's: its text and model are in the fingerprint.
         kind = "command" if self.command else "prompt" if self.prompt is not None else "agent"
-        does = {"command": list(self.command or ()), "prompt": True, "agent": self.agent}[kind]
+        does = {"command": list(self.command or ()), "prompt": self.prompt, "agent": self.agent}[kind]
         return {"items": str(self.items), "key": self.items.key, kind: does, "params": dict(self.params)}
+
+    @property
+    def params_digest(self) -> str:
+        """The same for the same params; empty if there are none."""
+        if not self.params:
+            return ""
+        return blake2b(json.dumps(self.params, sort_keys=True).encode(), digest_size=8).hexdigest()

@@ -16,6 +16,7 @@ from agentrun.job.file import default_name, read_job_file
 from agentrun.job.home import Found, OpenPlace, find_job, read_kept_job, state_root
 from agentrun.job.job import Job
 from agentrun.job.kept import JOB_JSON, KeptJob, encode_job_json
+from agentrun.system.trust import TRUST_VARIABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,8 @@ def agent_environment(job: Job, environ: Mapping[str, str]) -> dict[str, str]:
     added: dict[str, str] = {}
     if job.env_file is not None:
         read = load_env_file(job.base / job.env_file)
+        if TRUST_VARIABLE in read:
+            raise JobError(f"{job.env_file}: sets {TRUST_VARIABLE}, which only the environment itself can")
         # The environment overrides the file, as in every tool that reads such files.
         added = {name: value for name, value in read.items() if name not in environ}
     missing = [name for name in job.needs_env if not (environ.get(name) or added.get(name))]

@@ -20,11 +20,14 @@ from agentrun.launch.progress import ProgressReports
 from agentrun.outputs.files import ItemFiles, ItemFilesError
 from agentrun.outputs.logs import ItemLogs
 from agentrun.runs.units import Ended, Unit, Work
+from agentrun.system.shortage import SHORTAGE
 
 if TYPE_CHECKING:
     from agentrun.runs.run import Run
 
 BACKOFF_SECONDS, BACKOFF_MOST_SECONDS = 1.0, 60.0
+SHORTAGE_WAITS = 3
+"""How often an item waits, longer each time, for what the machine lacks while nothing else is running."""
 
 
 class Attempts:
@@ -51,6 +54,7 @@ class Attempts:
         self._job = job
         self.run = run
         self._launch = launch
+        self._series = run.checkpoint.series
         self._commit = commit
         self._recall = recall
         self._logs = logs
@@ -62,6 +66,9 @@ class Attempts:
         self._sleep = sleep
         self.unpriced = ""
         """Why a usage that was reported cannot count towards the budget."""
+        self._running = 0
+        self._numbers: dict[int, tuple[int, int]] = {}
+        """By row, of items that were parked in this launch: their generation, and the number of their last attempt."""
         self._stopping = asyncio.Event()
         self._pace = Pace(job.rate.per_seconds / job.rate.count, sleep=sleep) if job.rate else None
 
@@ -73,6 +80,9 @@ class Attempts:
         """Attempt the item until it is settled, or goes back. Cancelling ends the attempt in flight."""
         run, row = self.run, work.row
         tries: list[Try] = []
+        waits = 0
+        generation = run.ledger.generations.get(row, 0)
+        number = self._last_number(row, generation) if self._numbers else 0
         if run.ledger.usages and (before := run.ledger.usages.get(row)) is not None:
             run.purse.begin(row, before)
         while True:
@@ -81,23 +91,27 @@ class Attempts:
                 remembered = Remembered.of(await self._recall(refs))
             if self._pace is not None:
                 await self._pace.wait()
+            number += 1
             attempt = Attempt(
                 item=work.item,
-                generation=run.ledger.generations.get(row, 0),
+                generation=generation,
                 launch=self._launch,
-                number=len(tries) + 1,
+                number=number,
                 run_id=run.checkpoint.run_id,
+                series=self._series,
                 params=self._job.params,
                 carry=run.carry,
                 timeout_seconds=self._job.timeout_seconds,
                 log_path=self._log_paths[slot],
                 folder=self._folder,
             )
-            end = RunnerEnd(self, slot, work, remembered)
+            end = RunnerEnd(self, slot, work, attempt, remembered)
             at, began = round(time.time(), 3), time.monotonic()
+            self._running += 1
             try:
                 outcome = await self._executor.run(attempt, end.answer)
             finally:
+                self._running -= 1
                 end.is_open = False
                 if self._progress.keys:
                     self._progress.end(work.item.key)
@@ -112,10 +126,20 @@ class Attempts:
                     return ended
             if ended.kind != "back":
                 self._describe(slot, work.item.key, ended, tried)
-            if not self._is_retried(ended):
+            if self._waits_for_machine(ended, waits):
+                waits += 1
+                tries.pop()
+            elif not self._is_retried(ended):
+                if ended.kind == "waiting":
+                    self._numbers[row] = (generation, number)
                 return ended
-            if (why := await self._wait_for_retry(work, ended)) is not None:
+            if (why := await self._wait_for_retry(work, ended, len(tries) + waits)) is not None:
                 return Ended("back", budget_reached=why)
+
+    def _last_number(self, row: int, generation: int) -> int:
+        """The number of the item's last attempt in this launch: one that was parked is not numbered from 1 again."""
+        of_generation, number = self._numbers.pop(row, (generation, 0))
+        return number if of_generation == generation else 0
 
     async def forget_files(self, work: Work, generation: int) -> None:
         """The item is done, and that is on disk: its scratch is no longer needed."""
@@ -132,10 +156,17 @@ class Attempts:
         most = ended.judgement.most_attempts
         return most is None or sum(one.bounded for one in ended.tries) < most
 
-    async def _wait_for_retry(self, work: Work, ended: Ended) -> str | None:
-        """Wait as long as it takes; then None, or why the item goes back instead: empty if the launch stops."""
+    def _waits_for_machine(self, ended: Ended, waits: int) -> bool:
+        """Whether the item waits for what the machine lacks, which uses up none of its retries.
+
+        What is running may give some back; if nothing is, waiting soon makes no sense.
+        """
+        lacks = ended.failure is not None and ended.failure.code == SHORTAGE
+        return lacks and not self._stopping.is_set() and (self._running > 0 or waits < SHORTAGE_WAITS)
+
+    async def _wait_for_retry(self, work: Work, ended: Ended, number: int) -> str | None:
+        """Wait after attempt `number`; then None, or why the item goes back instead: empty if the launch stops."""
         assert ended.failure is not None
-        number = len(ended.tries)
         seconds = max(asked_wait(ended.failure) or 0.0, backoff_seconds(number))
         self._watcher(Retrying(work.item.key, ended.failure.cause, number, seconds))
         waits = {asyncio.ensure_future(self._sleep(seconds)), asyncio.ensure_future(self._stopping.wait())}
@@ -169,6 +200,8 @@ class Attempts:
         ended.warning = end.warning
         if outcome.kind == "cancelled":
             ended.kind = "back"
+        elif end.failure is not None:
+            self._fail(ended, end.failure)
         elif end.question is not None:
             # Also if the agent continued regardless: what it made without the answer does not count.
             ended.kind, ended.question = "waiting", end.question
@@ -176,8 +209,8 @@ class Attempts:
             ended.kind, ended.failure = "skipped", outcome.failure
         elif outcome.kind != "done":
             self._fail(ended, outcome.failure or Failure("lost", "the attempt ended without reporting an outcome"))
-            if ended.failure and ended.failure.origin in ("timeout", "lost") and end.usage is None:
-                self.run.purse.charge_unknown(end.work.row)
+        if ended.failure and ended.failure.origin in ("timeout", "lost") and end.usage is None:
+            self.run.purse.charge_unknown(end.work.row)
         return ended
 
     def _fail(self, ended: Ended, failure: Failure) -> None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
+from agentrun.agents.attempt import Attempt
+from agentrun.agents.failure import Failure
 from agentrun.agents.messages import (
     Answered,
     Ask,
@@ -25,11 +27,12 @@ from agentrun.agents.messages import (
     Reply,
     StepGet,
     StepPut,
+    Stray,
     Used,
 )
 from agentrun.checkpoint.record import Question, Record
 from agentrun.checkpoint.remembered import Recall, Remembered
-from agentrun.money.usage import Usage
+from agentrun.money.usage import Reported, Usage
 from agentrun.runs.units import Work
 from agentrun.values.clock import now_text
 from agentrun.values.json import decode, encode
@@ -66,6 +69,7 @@ class RunnerEnd:
     _launch: LaunchSide
     _slot: int
     work: Work
+    _attempt: Attempt
     _remembered: Remembered | None
     _recall: Recall | None = None
     is_open: bool = True
@@ -78,6 +82,10 @@ class RunnerEnd:
     """The question that a person must answer before the item can continue."""
     usage: Usage | None = None
     """The usage that this attempt reported."""
+    failure: Failure | None = None
+    """Why the attempt has failed, whatever it returns."""
+    _heard: int = 0
+    """How many messages have arrived."""
 
     @property
     def recall(self) -> Recall:
@@ -86,9 +94,13 @@ class RunnerEnd:
         return self._recall
 
     async def answer(self, message: Message) -> Reply:
-        """The reply to a message; `Refused` for one that makes no sense now."""
+        """The reply to a message; `Refused` for one that makes no sense now, `Stray` for one that is not this
+        attempt's next."""
         if not self.is_open:
             return Refused("this attempt is over")
+        if message.no != self._heard + 1 or message.id != self._attempt.id:
+            return self._refuse_stray(message)
+        self._heard += 1
         try:
             match message:
                 case Log(text):
@@ -97,8 +109,8 @@ class RunnerEnd:
                     self._launch.report_progress(self.work.item.key, text)
                 case Carry(value):
                     self.carry, self.carry_set = value, True
-                case Used():
-                    self._charge(message)
+                case Used(reported):
+                    self._charge(reported)
                 case StepGet(name):
                     return self._get_step(name)
                 case StepPut():
@@ -108,6 +120,15 @@ class RunnerEnd:
         except ValueError as error:
             return Refused(str(error))
         return Received()
+
+    def _refuse_stray(self, message: Message) -> Stray:
+        """Nothing that follows can be trusted: this attempt is lost."""
+        if message.id != self._attempt.id:
+            why = "a message of another attempt arrived in its place"
+        else:
+            why = f"its message {message.no} arrived in place of {self._heard + 1}"
+        self.failure = self.failure or Failure("lost", why)
+        return Stray(why)
 
     # ---- steps
 
@@ -147,13 +168,17 @@ class RunnerEnd:
 
     # ---- money
 
-    def _charge(self, message: Used) -> None:
+    def _charge(self, reported: Reported) -> None:
         from agentrun.money.prices import price, why_no_price
 
-        cost = price(message)
+        cost = price(reported)
         if cost is None:
-            self._launch.miss_price(why_no_price(message))
-        usage = Usage.of(replace(message, cost=cost))
+            self._launch.miss_price(why_no_price(reported))
+        usage = Usage.of(replace(reported, cost=cost))
+        if not self._launch.run.purse.totals.has_room_for(usage):
+            why = "usage: the run's total would be over 2**53; report tokens as whole numbers and costs in US dollars"
+            self.failure = Failure("exception", why, types=("agentrun.errors.Fail",))
+            raise ValueError(why)
         self.usage = self.usage or Usage()
         self.usage.add(usage)
         self._launch.run.purse.charge(self.work.row, usage)

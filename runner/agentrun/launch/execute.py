@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from agentrun.agents.agent import Agent
 from agentrun.checkpoint.summary import Summary
-from agentrun.errors import BusyError
+from agentrun.errors import AgentrunError, BusyError, LaterError
 from agentrun.events import Ended, Watcher, Watchers, ignore
 from agentrun.executors.choice import open_executor
 from agentrun.executors.prints import capture_prints
@@ -22,7 +22,9 @@ from agentrun.launch.prepare import nothing_to_resume as nothing_to_resume
 from agentrun.launch.preview import plan_launch as plan_launch
 from agentrun.launch.signals import stop_on_signals as stop_on_signals
 from agentrun.store.port import Store as Store
+from agentrun.system.forks import ending_children_of
 from agentrun.system.guardian import Guardian, end_launch
+from agentrun.system.shortage import lacking
 
 
 async def execute(
@@ -60,8 +62,26 @@ async def execute(
     if began is not None:
         began(launch)
     try:
+        summary = await _run(launch, job, agent, environ or {}, wait_seconds=options.wait_seconds, is_guest=is_guest)
+    except AgentrunError as error:
+        watcher(Ended(error.exit_code, error.message))
+        raise
+    except (OSError, RuntimeError) as error:
+        if (lack := lacking(error)) is None:
+            raise
+        later = LaterError(f"{job.name}: {lack}, then resume")
+        watcher(Ended(later.exit_code, later.message))
+        raise later from error
+    watcher(Ended(summary.exit_code, summary.reason))
+    return summary
+
+
+async def _run(
+    launch: Launch, job: Job, agent: Agent, environ: Mapping[str, str], *, wait_seconds: float, is_guest: bool
+) -> Summary:
+    try:
         try:
-            nothing_to_do = await _prepare(launch, wait_seconds=options.wait_seconds)
+            nothing_to_do = await _prepare(launch, wait_seconds=wait_seconds)
         finally:
             if launch.is_locked and launch.lease.left_mark:
                 # Its guardian has done this, unless that was killed as well. Our own release will forget it.
@@ -71,16 +91,12 @@ async def execute(
         guardian = Guardian.start(launch.lease.fd, launch.lease.mark)
         watching = asyncio.ensure_future(guardian.watch())
         try:
-            executor = open_executor(
-                job, agent, guardian=guardian, environ=environ or {}, folder=launch.workspace.folder
-            )
-            with capture_prints():
+            executor = open_executor(job, agent, guardian=guardian, environ=environ, folder=launch.workspace.folder)
+            with capture_prints(), ending_children_of(asyncio.get_running_loop()):
                 try:
-                    summary = await launch.work(executor)
+                    return await launch.work(executor)
                 finally:
                     await executor.close()
-            watcher(Ended(summary.exit_code, summary.reason))
-            return summary
         finally:
             watching.cancel()
             guardian.close(spare_own=is_guest)

@@ -18,22 +18,24 @@ from agentrun.job.job import Job
 from agentrun.job.kept import JOB_JSON
 from agentrun.job.options import Options
 from agentrun.launch.attempts import Attempts
+from agentrun.launch.beginning import carry_files, compact, update_context
 from agentrun.launch.committer import Checkpointing
-from agentrun.launch.ending import complete, cut_short, incomplete
+from agentrun.launch.ending import complete, cut_short, incomplete, taken
 from agentrun.launch.mail import Mail
 from agentrun.launch.prepare import Preparation, Prepared
 from agentrun.launch.slots import Slots, StopReason
+from agentrun.outputs.claim import Claim, OutputTakenError, drop_claim
 from agentrun.outputs.files import ItemFiles
 from agentrun.outputs.logs import ItemLogs
 from agentrun.outputs.workspace import Workspace
 from agentrun.runs.feed import feed, feed_again, feed_run
 from agentrun.runs.plan import list_items
-from agentrun.runs.recovery import check_plan, place_of
+from agentrun.runs.recovery import check_plan
 from agentrun.runs.run import Run
 from agentrun.runs.units import Unit
 from agentrun.store.port import HistoryEvent, Lease, Store
+from agentrun.system.deadlines import Deadline
 from agentrun.system.disk import Disk, discard_temporaries
-from agentrun.system.process import boot_id
 from agentrun.values.clock import now_text
 
 COMPACT_OVER_BYTES = 64 * 1024 * 1024
@@ -69,7 +71,6 @@ class Launch:
         self.workspace = Workspace(store)
         self._job = job
         self._store = store
-        self._agent = agent
         self._options = options or Options()
         self._watcher = watcher
         self._kept = dict(kept.values) if kept is not None else {}
@@ -77,12 +78,14 @@ class Launch:
         self._disk = disk or Disk()
         self._sleep = sleep
         self._compact_over_bytes = compact_over_bytes
+        self._claim = Claim(job.name, store.folder)
         self._preparation = Preparation(
-            job, store, self.workspace, agent, self._options, watcher, items=items, stdin=stdin
+            job, store, self.workspace, agent, self._options, watcher, self._claim, items=items, stdin=stdin
         )
         self.is_locked = False
         self._early_stop: StopReason | None = None
         self._signals = 0
+        self._grace: Deadline | None = None
         self._prepared: Prepared
         self._run: Run
         self._source: Source
@@ -93,7 +96,8 @@ class Launch:
     def prepare(self) -> Summary | None:
         """Take the lock, read what is there, make the plan. Returns a summary if there is nothing to do.
 
-        Nothing that was on disk changes here, except a state that cannot be read, with --fresh.
+        An unfinished run does not change on disk, except that --fresh puts one aside that cannot be read; a run whose
+        summary is filed is cleared.
         """
         self.lease = self._store.lock(wait_seconds=self._options.wait_seconds)
         self.is_locked = True
@@ -153,18 +157,23 @@ class Launch:
     ) -> None:
         """The launch's own first commit. Before it nothing is unlinked, told or started."""
         run, store, spool = self._run, self._store, self._prepared.spool
-        self._update_context()
+        outputs_before = {run.context.output}
+        run.context.kept = self._kept
+        update_context(run, store, self._options, spool=spool)
         if self._prepared.abandoned is not None:
+            outputs_before.add(self._prepared.abandoned.context.output)
             store.finish(Summary.of(self._prepared.abandoned, status="abandoned"))
         died_with = run.checkpoint.running
         run.purse.charge_left(died_with)
-        is_quiet = not run.taken and not run.dead
+        is_quiet = not run.taken and not run.dead and not run.context.files_from
         if is_quiet:
             self._open(slots)
         await checkpointing.commit()
         if self._job_json is not None:
             store.keep(JOB_JSON, [self._job_json])
         store.prune(keep=[spool] if spool else [])
+        for output in outputs_before - {run.context.output}:
+            drop_claim(output, store.folder)
         for path in (run.output, run.partial_output):
             discard_temporaries(self._disk, path)
         logs.adopt(died_with, f"launch {run.context.launches - 1}, when the runner died")
@@ -172,33 +181,13 @@ class Launch:
         for row, key in list(run.dead.items()):
             await checkpointing.commit(Unit(row, -1, run.record_of_death(row, key)))
         await mail.commit(run.taken, are_counted=True)
-        self._compact(slots)
+        await carry_files(run, store, files, checkpointing)
+        compact(run, store, slots, over_bytes=self._compact_over_bytes)
         files.sweep(self._is_done, run.output)
         if not is_quiet:
             self._open(slots)
             await checkpointing.commit()
         self._watcher(Began(self.progress))
-
-    def _update_context(self) -> None:
-        """What the checkpoints of this launch say of it."""
-        context, job = self._run.context, self._job
-        context.identity, context.agent, context.boot, context.kept = job.identity(), self._agent, boot_id(), self._kept
-        context.launches += 1
-        context.gone = self._run.plan.gone
-        context.budget, context.token_budget = job.budget, job.token_budget
-        if self._store.folder is not None:
-            context.place = place_of(job, self._store.folder)
-        context.overwrite = context.overwrite or self._options.overwrite
-        context.spool = self._prepared.spool
-
-    def _compact(self, slots: Slots) -> None:
-        """Rewrite a journal that is large and mostly garbage."""
-        size, ledger = self._store.size(), self._run.ledger
-        if size <= self._compact_over_bytes or not ledger.has_garbage:
-            return
-        refs = ledger.live_refs()
-        if self._store.size(refs) * 2 <= size:
-            ledger.move_refs(refs, self._store.compact(self._run.next_checkpoint(slots.in_flight), refs))
 
     # ---- which items
 
@@ -236,7 +225,7 @@ class Launch:
         known = run.ledger.counts["pending"]
         try:
             plan = list_items(self._source, run.ledger, tries_again=lambda row: False, keep_changed=job.keep_changed)
-            check_plan(plan, self._source, accepted=run.plan.gone, allow_gone=self._options.allow_gone)
+            check_plan(plan, self._source, accepted=run.plan.gone, options=self._options, is_new_run=False)
         except AgentrunError as error:
             raise LaterError(f"{error.message} (the items changed while this launch was running)") from None
         found = plan.run + plan.changed - known
@@ -255,7 +244,12 @@ class Launch:
     async def _trim(self, logs: ItemLogs) -> None:
         while True:
             await asyncio.sleep(1)
-            logs.trim(self._job.concurrency)
+            try:
+                logs.trim(self._job.concurrency)
+            except OSError as error:
+                # A full disk stops the run by its next commit; a long log is no reason to.
+                self._watcher(Warned(f"the items' logs are no longer kept short: {error.strerror}"))
+                return
 
     # ---- stopping and ending
 
@@ -270,22 +264,29 @@ class Launch:
         if self._signals > 1:
             self._slots.cancel()
         else:
-            asyncio.get_running_loop().call_later(self._job.grace_seconds, self._slots.cancel)
+            self._grace = Deadline(self._job.grace_seconds, self._slots.cancel)
 
     def _end(self, slots: Slots, files: ItemFiles) -> Summary:
         """Everything is settled: finish the run. Otherwise write what there is beside it, and say how it stopped."""
         run, store, reason = self._run, self._store, slots.stop_reason
-        if run.is_complete:
-            run.context.completing = str(run.output)
+        try:
+            if run.is_complete:
+                # Before the checkpoint says that what lies there is ours.
+                self._claim.check()
+                run.context.completing = str(run.output)
+                store.commit(run.next_checkpoint({}))
+                summary = complete(run, store, self._disk, self._claim)
+                files.sweep(lambda digest: True)
+                self._note("stop", reason="finished")
+                return summary
+            if reason is not None and reason.error is not None:
+                self._note("stop", reason=reason.text)
+                raise reason.error
+            summary = cut_short(run, reason) if reason else incomplete(run, store, self._disk, self._claim)
+        except OutputTakenError as error:
+            run.context.completing = ""
             store.commit(run.next_checkpoint({}))
-            summary = complete(run, store, self._disk)
-            files.sweep(lambda digest: True)
-            self._note("stop", reason="finished")
-            return summary
-        if reason is not None and reason.error is not None:
-            self._note("stop", reason=reason.text)
-            raise reason.error
-        summary = cut_short(run, reason) if reason is not None else incomplete(run, store, self._disk)
+            summary = taken(run, error)
         self._note("stop", reason=summary.reason)
         return summary
 
@@ -296,5 +297,6 @@ class Launch:
         )
 
     def close(self) -> None:
+        self._claim.close()
         if self.is_locked:
             self.lease.release()

@@ -1,25 +1,31 @@
-"""Preparing a launch: read what is there, and make the plan. Nothing that was on disk changes."""
+"""Preparing a launch: read what is there, and make the plan. The run that is found does not change."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from msgspec import structs
 
 from agentrun.checkpoint.checkpoint import Checkpoint
-from agentrun.checkpoint.summary import Summary, first_checkpoint
+from agentrun.checkpoint.summary import Summary, checkpoint_after, first_checkpoint, last_finished, next_number
 from agentrun.errors import CheckpointError, ItemsError, PlanError
 from agentrun.events import Planned, Warned, Watcher
 from agentrun.items.open import Source, encode_python_items
 from agentrun.job.job import STANDARD_INPUT, Job
 from agentrun.job.options import Options
+from agentrun.outputs.claim import Claim
+from agentrun.outputs.results import result_lines, write_results
 from agentrun.outputs.workspace import Workspace
-from agentrun.runs.recovery import check_run_output, open_items, recover, run_to_reopen
+from agentrun.runs.intake import Kept
+from agentrun.runs.recovery import check_run_output, has_messages, open_items, recover
+from agentrun.runs.reuse import count_kept, is_as_finished, open_run
 from agentrun.runs.run import Run
 from agentrun.store.port import Reader, Store
+from agentrun.system.disk import Disk
 
 _PIECE_BYTES = 1 << 20
 
@@ -47,6 +53,7 @@ class Preparation:
     """The agent's fingerprint."""
     options: Options
     watcher: Watcher
+    claim: Claim
     items: Iterable[Any] | None = None
     """Items given in Python."""
     stdin: BinaryIO | None = None
@@ -60,15 +67,22 @@ class Preparation:
                 raise
             self.watcher(Warned(f"{error.message}; it is kept as {self.store.set_aside()}"))
             found = None
-        if not self.options.fresh and not isinstance(found, Checkpoint):
-            found = self._reopen() or found
         if isinstance(found, Summary):
             return found
-        if found is None and self.options.resume:
-            return last_run(self.job, self.store.summaries())
-        if found is not None and self.options.fresh:
-            return self._plan(first_checkpoint(self.job), resumed=False, abandoned=found)
-        return self._plan(found or first_checkpoint(self.job), resumed=found is not None)
+        if found is not None and not self.options.fresh:
+            return self._plan(found)
+        ended = self.store.summaries()
+        finished = last_finished(ended) if not self.options.fresh else None
+        if self.options.resume and not has_messages(finished, self.store.inbox()):
+            return last_run(self.job, ended)
+        number = next_number(ended, found)
+        if finished is not None:
+            return self._continue(finished, number)
+        checkpoint = first_checkpoint(self.job, number=number)
+        # Items from outside need not be given again.
+        before = found.context if found is not None else last_finished(ended)
+        checkpoint.context.spool = before.spool if before is not None else None
+        return self._plan(checkpoint, abandoned=found)
 
     def _load(self) -> Checkpoint | Summary | None:
         loaded = self.store.load(accept_edits=self.options.accept_edits)
@@ -82,51 +96,92 @@ class Preparation:
         self.watcher(Warned("the run was finished already; its state is cleared now"))
         return structs.replace(loaded.finished, exit_code=0, nothing_to_do=True)
 
-    def _reopen(self) -> Checkpoint | None:
-        """What people posted about the finished run opens a new one, which begins with its records."""
-        run_id = run_to_reopen(self.store.summaries(), self.store.inbox())
-        checkpoint = self.store.reopen(run_id) if run_id else None
-        if run_id and checkpoint is None:
-            self.watcher(Warned("what was posted about the last run cannot be done: its records are no longer kept"))
-        return checkpoint
+    def _plan(self, checkpoint: Checkpoint, *, abandoned: Checkpoint | None = None) -> Prepared:
+        """For a run that is resumed, or begins a series."""
+        self._check_output(checkpoint)
+        prepared = replace(self._recover(checkpoint, self.store), abandoned=abandoned)
+        self._announce(prepared.run)
+        return prepared
 
-    def _plan(self, checkpoint: Checkpoint, *, resumed: bool, abandoned: Checkpoint | None = None) -> Prepared:
-        job, context, ended = self.job, checkpoint.context, self.store.summaries()
-        check_run_output(job, checkpoint, ended=ended, options=self.options)
+    def _continue(self, finished: Summary, number: int) -> Prepared | Summary:
+        """For a new run that keeps the results of the last one; a summary if nothing would change."""
+        checkpoint = checkpoint_after(finished, number=number)
+        with self.store.reader(run_id=finished.run_id) as reader:
+            prepared = self._recover(checkpoint, reader, finished)
+            run = prepared.run
+            if is_as_finished(run, finished):
+                return self._keep_all(run, reader, finished)
+            self._check_output(checkpoint)
+            self._announce(run)
+            open_run(run, reader, self.store)
+        return prepared
+
+    def _keep_all(self, run: Run, reader: Reader, finished: Summary) -> Summary:
+        self.store.drop(one.name for one in run.taken)
+        # Perhaps the same items were spooled once more.
+        self.store.prune()
+        output = finished.output
+        if output is not None and not Path(output.path).exists():
+            self.claim.take(Path(output.path), finished.run_id)
+            output = write_results(result_lines(run.ledger, reader), Path(output.path), Disk(), self.claim.check)
+            self.claim.release()
+        kept = count_kept(run)
+        return structs.replace(
+            finished,
+            exit_code=0,
+            nothing_to_do=True,
+            output=output,
+            ran=0,
+            kept=kept.kept,
+            kept_old_agent=kept.old_agent,
+        )
+
+    def _check_output(self, checkpoint: Checkpoint) -> None:
+        """Whether the results can be written, and may be; from here on the output is this run's."""
+        job = self.job
+        check_run_output(job, checkpoint, ended=self.store.summaries(), options=self.options)
+        self.claim.take(job.output_path(run_id=checkpoint.run_id, date=checkpoint.context.date), checkpoint.run_id)
+
+    def _recover(self, checkpoint: Checkpoint, kept: Kept, finished: Summary | None = None) -> Prepared:
+        job, context = self.job, checkpoint.context
         spool = self._spool_items(launch=context.launches + 1) or context.spool
         source = open_items(
             job,
             checkpoint,
-            ended=ended,
+            ended=self.store.summaries(),
             folder=self.workspace.folder,
             spool=self.workspace.spool(spool) if spool else None,
         )
         if source is None:
             raise ItemsError(f"{job.name}: its items came from outside, and are not kept; give them again")
         run = recover(
-            self.store,
+            kept,
             job,
             source,
             checkpoint,
-            resumed=resumed,
             agent=self.agent,
             options=self.options,
+            finished=finished,
             folder=self.store.folder,
         )
+        return Prepared(run, source, spool)
+
+    def _announce(self, run: Run) -> None:
+        context, ended = run.context, self.store.summaries()
+        is_first = not run.resumed and not context.from_run
         self.watcher(
             Planned(
-                job=job,
+                job=self.job,
                 plan=run.plan,
-                run_id=checkpoint.run_id,
+                run_id=run.run_id,
                 launch=context.launches + 1,
                 output=run.output,
-                resumed=resumed,
-                last=None if resumed or not ended else ended[0],
+                resumed=not is_first,
+                last=ended[0] if is_first and ended else None,
                 notes=tuple(run.notes),
                 from_run=context.from_run if not context.launches else "",
             )
         )
-        return Prepared(run, source, spool, abandoned)
 
     def _spool_items(self, *, launch: int) -> str | None:
         """Keep standard input and Python items with the run, under a name that is new."""
@@ -145,7 +200,7 @@ class Preparation:
 def nothing_to_resume(job: Job, reader: Reader) -> Summary | None:
     """Known without the lock, and without loading the agent: the last run, if none is unfinished and nothing was
     posted about it. PlanError if the job never ran."""
-    if reader.checkpoint is not None or run_to_reopen(reader.summaries, reader.inbox()):
+    if reader.checkpoint is not None or has_messages(last_finished(reader.summaries), reader.inbox()):
         return None
     return last_run(job, reader.summaries)
 

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from agentrun.checkpoint.summary import first_checkpoint
+from agentrun.checkpoint.summary import Summary, checkpoint_after, first_checkpoint, last_finished, next_number
 from agentrun.errors import AgentrunError
 from agentrun.events import Planned
+from agentrun.outputs.claim import Claim
 from agentrun.outputs.workspace import Workspace
 from agentrun.runs.plan import Plan
 from agentrun.runs.recovery import check_plan, check_run_output, open_items, recover
+from agentrun.runs.reuse import is_as_finished
 from agentrun.store.port import Reader, Store
 
 if TYPE_CHECKING:
@@ -28,35 +30,46 @@ class Prospect:
     planned: Planned
     first: Item | None
     refusal: str
+    is_nothing: bool = False
+    """Whether it would only say that everything is kept."""
 
 
 def plan_launch(job: Job, store: Store, *, agent: str, options: Options) -> Prospect:
     """The plan of a launch that is not started. A runner may be at work meanwhile."""
     with store.reader(accept_edits=options.accept_edits) as reader:
-        return _plan(job, store, reader, agent, options)
+        finished = last_finished(reader.summaries)
+        if options.fresh or reader.checkpoint is not None or finished is None:
+            return _plan(job, store, reader, agent, options)
+    with store.reader(run_id=finished.run_id) as reader:
+        return _plan(job, store, reader, agent, options, finished)
 
 
-def _plan(job: Job, store: Store, reader: Reader, agent: str, options: Options) -> Prospect:
-    found = None if options.fresh else reader.checkpoint
-    checkpoint = found or structs.replace(first_checkpoint(job), run_id="{run_id}")
+def _plan(
+    job: Job, store: Store, reader: Reader, agent: str, options: Options, finished: Summary | None = None
+) -> Prospect:
+    found = reader.checkpoint if not options.fresh else None
+    number = next_number(reader.summaries, reader.checkpoint)
+    new = checkpoint_after(finished, number=number) if finished is not None else first_checkpoint(job, number=number)
+    checkpoint = found or structs.replace(new, run_id="{run_id}")
     context, ended = checkpoint.context, reader.summaries
     refusals: list[str] = []
     try:
         check_run_output(job, checkpoint, ended=ended, options=options)
+        Claim(job.name, store.folder).look(job.output_path(run_id=checkpoint.run_id, date=context.date))
     except AgentrunError as error:
         refusals.append(error.message)
-    plan, item = Plan(), None
+    plan, item, is_nothing = Plan(), None, False
     notes: tuple[str, ...] = ()
     spool = Workspace(store).spool(context.spool) if context.spool else None
     source = open_items(job, checkpoint, ended=ended, folder=store.folder, spool=spool)
     if source is not None:
         # As if everything that is gone were allowed, so that there is a plan to show.
-        bold, is_resumed = replace(options, allow_gone=True), found is not None
-        folder = store.folder
-        run = recover(reader, job, source, checkpoint, resumed=is_resumed, agent=agent, options=bold, folder=folder)
+        bold, folder = replace(options, allow_gone=True), store.folder
+        run = recover(reader, job, source, checkpoint, agent=agent, options=bold, finished=finished, folder=folder)
         plan, notes = run.plan, tuple(run.notes)
+        is_nothing = finished is not None and is_as_finished(run, finished)
         try:
-            check_plan(plan, source, accepted=context.gone, allow_gone=options.allow_gone)
+            check_plan(plan, source, accepted=context.gone, options=options, is_new_run=found is None)
         except AgentrunError as error:
             refusals.append(error.message)
         item = next((source.item(raw, 0, plan.first_keys[0]) for raw in source), None)
@@ -66,8 +79,9 @@ def _plan(job: Job, store: Store, reader: Reader, agent: str, options: Options) 
         run_id=checkpoint.run_id,
         launch=context.launches + 1,
         output=job.output_path(run_id=checkpoint.run_id, date=context.date),
-        resumed=found is not None,
-        last=ended[0] if ended and found is None else None,
+        resumed=found is not None or finished is not None,
+        last=ended[0] if ended and found is None and finished is None else None,
         notes=notes,
+        from_run=context.from_run if not context.launches else "",
     )
-    return Prospect(planned, item, refusals[0] if refusals else "")
+    return Prospect(planned, item, refusals[0] if refusals and not is_nothing else "", is_nothing)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 
 from agentrun.job.job import Job
 from agentrun.launch.launch import Launch
+from agentrun.system.deadlines import call_after
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MARGIN_SECONDS = 5.0
@@ -38,9 +39,7 @@ def stop_on_signals(job: Job, launch: Callable[[], Launch | None], *, exits: boo
         loop.call_soon_threadsafe(stop, number)
         if exits:
             patience = _AT_ONCE_SECONDS if len(caught) > 1 else job.grace_seconds + _MARGIN_SECONDS
-            timer = threading.Timer(patience, os._exit, [128 + number])
-            timer.daemon = True
-            timer.start()
+            call_after(patience, partial(os._exit, 128 + number))
 
     # What was ignored when we were started stays so: `nohup`, or a job in the background of a script.
     heeded = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]

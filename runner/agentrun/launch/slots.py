@@ -252,7 +252,7 @@ class Slots:
             for left in (work, self._next_of.pop(slot, None)):
                 if left is not None:
                     self.busy.discard(left.row)
-                    purse.end(left.row)
+                    purse.put_back(left.row)
             self.in_flight.pop(slot, None)
             self._idle.append(slot)
 

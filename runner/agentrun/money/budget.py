@@ -22,7 +22,7 @@ _DUST = 1e-9
 """Sums of floats: a budget of 1.00 has room for the tenth item of 0.10."""
 
 
-class Left(Struct):
+class Left(Struct, frozen=True):
     """What launches that died have left in flight: how many items, what of their cost the totals have already
     (`used`), and what was charged for them since."""
 
@@ -37,6 +37,9 @@ class Totals(Usage, omit_defaults=True, kw_only=True):
     lost: float = 0.0
     """The part of `cost` that was charged for attempts which could not report it."""
     lost_tokens: float = 0.0
+    unrecorded: Usage | None = None
+    """What attempts used that no record of an item has: of those that were cancelled, or in flight at a crash; and of
+    records that were superseded, once compaction has dropped them."""
     dearest: float | None = None
     """The cost of the most expensive item so far."""
     dearest_tokens: float | None = None
@@ -57,6 +60,9 @@ class Reserved(Protocol):
 
     @property
     def reserved_tokens(self) -> float: ...
+
+    @property
+    def used(self) -> Usage | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +104,8 @@ class Purse:
     token_budget: int | None = None
     in_flight: dict[int, Usage | None] = field(default_factory=dict)
     """By row, of items in flight (without a budget, of those that used anything): what, in this generation."""
+    recorded: dict[int, Usage] = field(default_factory=dict)
+    """By row, of items in flight: the part of that which records have."""
     _ended: int = 0
     """How many items finished in this launch and reported what they used."""
     limits: tuple[tuple[_Measure, float], ...] = field(init=False)
@@ -111,6 +119,8 @@ class Purse:
     def begin(self, row: int, before: Usage | None = None) -> None:
         """The item is in flight from now on. `before`: what it used earlier, which the totals have already."""
         self.in_flight[row] = structs.replace(before) if before is not None else None
+        if before is not None:
+            self.recorded[row] = before
 
     def charge(self, row: int, usage: Usage) -> None:
         spent = self.in_flight.get(row)
@@ -126,11 +136,13 @@ class Purse:
 
     def charge_left(self, running: Collection[Reserved]) -> None:
         """A launch died with these in flight: each may have cost as much as the most expensive, also a later one."""
+        for one in running:
+            self.set_aside(one.used)
         for measure, _ in self.limits if running else ():
             dearest = measure.dearest_in(self.totals) or 0
             left = measure.left_in(self.totals) or Left()
-            left.used = round(left.used + sum(dearest - getattr(one, measure.reserved) for one in running), 10)
-            left.items += len(running)
+            used = left.used + sum(dearest - getattr(one, measure.reserved) for one in running)
+            left = structs.replace(left, items=left.items + len(running), used=round(used, 10))
             setattr(self.totals, measure.left, left)
             self._price_left(measure)
 
@@ -139,7 +151,8 @@ class Purse:
         if left is not None:
             amount = left.items * (measure.dearest_in(self.totals) or 0) - left.used - left.charged
             if amount > 0:
-                left.charged = round(left.charged + amount, 10)
+                left = structs.replace(left, charged=round(left.charged + amount, 10))
+                setattr(self.totals, measure.left, left)
                 self._lose(measure, amount)
 
     def _lose(self, measure: _Measure, amount: float) -> None:
@@ -152,9 +165,30 @@ class Purse:
         """What an item in flight has used so far; None if it reported nothing."""
         return self.in_flight.get(row)
 
+    def unrecorded(self, row: int) -> Usage | None:
+        """What an item in flight has used that no record has; None if there is nothing."""
+        spent = self.in_flight.get(row)
+        if spent is None:
+            return None
+        rest = spent.without(self.recorded.get(row))
+        return None if rest.is_nothing else rest
+
+    def set_aside(self, used: Usage | None) -> None:
+        """Nothing else will have a record of this, which the totals have already."""
+        if used is not None:
+            self.totals.unrecorded = found = structs.replace(self.totals.unrecorded or Usage())
+            found.add(used)
+
+    def put_back(self, row: int) -> None:
+        """The item is no longer in flight, and has no record of how it ended."""
+        self.set_aside(self.unrecorded(row))
+        self.end(row)
+
     def end(self, row: int) -> Usage | None:
         """The item is no longer in flight. Returns what it used."""
         spent = self.in_flight.pop(row, None)
+        if self.recorded:
+            self.recorded.pop(row, None)
         if spent is None:
             return None
         for measure in (DOLLARS, TOKENS):

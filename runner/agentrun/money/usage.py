@@ -108,6 +108,26 @@ class Usage(Struct, omit_defaults=True, kw_only=True):
         self.output_tokens += more.output_tokens
         self.requests += more.requests
 
+    def without(self, part: Usage | None) -> Usage:
+        """What is left of it without `part`, which it includes."""
+        part = part or Usage()
+        cost = None if self.cost is None else round(self.cost - (part.cost or 0), COST_DIGITS)
+        return Usage(
+            cost=cost,
+            input_tokens=self.input_tokens - part.input_tokens,
+            output_tokens=self.output_tokens - part.output_tokens,
+            requests=self.requests - part.requests,
+        )
+
+    @property
+    def is_nothing(self) -> bool:
+        return not self.cost and not self.tokens and not self.requests
+
+    def has_room_for(self, more: Usage) -> bool:
+        """Whether the sum is one that records can hold exactly."""
+        costs = (self.cost or 0.0) + (more.cost or 0.0)
+        return max(costs, self.tokens + more.tokens, self.requests + more.requests) <= MOST
+
     def as_json(self) -> dict[str, float]:
         """For people's programs: without a cost if none is known, and empty if nothing was reported."""
         if self.cost is None and not self.tokens and not self.requests:
@@ -141,7 +161,7 @@ def whole_number(name: str, value: Any, otherwise: int) -> int:
     if value is None:
         return otherwise
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST:
-        raise ValueError(f"usage: {name} is {quoted(value)}; it must be a whole number, 0 or more")
+        raise ValueError(f"usage: {name} is {quoted(value)}; it must be a whole number, 0 or more, and at most 2**53")
     return value
 
 
@@ -154,6 +174,10 @@ def _name(name: str, value: Any) -> str | None:
 def _cost(value: Any) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or not 0 <= value < math.inf:
-        raise ValueError(f"usage: cost is {quoted(value)}; it must be US dollars, 0 or more")
+    try:
+        is_right = isinstance(value, int | float | Decimal) and not isinstance(value, bool) and 0 <= value <= MOST
+    except ArithmeticError:  # a Decimal that is not a number cannot be compared
+        is_right = False
+    if not is_right:
+        raise ValueError(f"usage: cost is {quoted(value)}; it must be US dollars, 0 or more, and at most 2**53")
     return round(float(value), COST_DIGITS)

@@ -4,8 +4,8 @@ An item has `<job's folder>/work/<digest of its key>[-g<generation>]` with two f
 `out`. What an attempt that is done leaves in `out` is published as `<output stem>.files/<name of its key>/`, beside
 the results:
 
-1. Each file is linked (on another file system: copied) into a temporary folder beside the destination, and fsynced;
-   then the temporary folders themselves, from the innermost.
+1. Each file is copied into a temporary folder beside the destination, hashed there, and fsynced; then the temporary
+   folders themselves, from the innermost. Never linked: whoever still has the original open could change the results.
 2. What is at the destination is renamed to another temporary name.
 3. The temporary folder is renamed to the destination, and the folder that holds it fsynced.
 4. What was there before is removed.
@@ -25,14 +25,17 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from msgspec import structs
 
 from agentrun.checkpoint.record import PublishedFile
 from agentrun.errors import UsageError
 from agentrun.system.disk import (
     PIECE_BYTES,
     Disk,
+    Held,
     check_folder,
     disk_errors,
     is_temporary,
@@ -45,7 +48,7 @@ from agentrun.values.text import is_unicode
 FILES_MOST, PATH_MOST_BYTES = 1000, 1024
 """Of one item, and of one file's path in `out`: its record names each of them."""
 _WORK_NAME = re.compile(r"([0-9a-f]{32})(?:-g[1-9][0-9]*)?")
-_NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS)
+_NO_COPY_RANGE = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM)
 
 
 class ItemFilesError(ValueError):
@@ -83,23 +86,24 @@ class ItemFiles:
         for folder in (self._root, work):
             if os.path.lexists(folder):
                 check_folder(folder)
-        out, home = work / "out", files_folder(output)
-        found = _Found.within(out)
-        if not found.files:
-            return []
-        with disk_errors(home):
-            self._make_home(home)
-            name = folder_name(key)
-            new = Path(temporary_name(home, name))
-            try:
-                listed = self._gather(found, out, new, mode=stat.S_IMODE(os.stat(home).st_mode))
-                self._put_in_place(new, home / name)
-            except BaseException:
-                _discard_tree(self._disk, new)
-                raise
-        return [
-            PublishedFile(f"{home.name}/{name}/{path}", size, sha256) for path, (size, sha256) in sorted(listed.items())
-        ]
+        found = _Found.within(work / "out")
+        return self._publish(found, work / "out", output, key) if found.files else []
+
+    def carry_over(
+        self, files: Sequence[PublishedFile], old_output: Path, new_output: Path, key: str
+    ) -> list[PublishedFile] | None:
+        """Publish an item's files once more, beside another output, in the same steps; return what a record says of
+        them there. None if one is missing, or no longer what was recorded. DiskError if the disk fails."""
+        if not files or files_folder(old_output) == files_folder(new_output):
+            return None if any(differing_files(old_output.parent, files)) else list(files)
+        before = f"{files_folder(old_output).name}/{folder_name(key)}/"
+        recorded = {one.path.removeprefix(before): one for one in files if one.path.startswith(before)}
+        if len(recorded) < len(files) or any(".." in name.split("/") for name in recorded):
+            return None
+        try:
+            return self._publish(_Found.named(recorded), old_output.parent / before, new_output, key, recorded=recorded)
+        except ItemFilesError:
+            return None
 
     def forget(self, key: str, generation: int) -> None:
         """The item is done: remove its folders, including those of earlier generations."""
@@ -134,61 +138,74 @@ class ItemFiles:
         sync_folder(self._disk, home.parent)
         self._durable.add(home)
 
-    def _gather(self, found: _Found, out: Path, new: Path, *, mode: int) -> dict[str, tuple[int, str]]:
-        """All of `out`, whole and durable under a temporary name. `mode` is that of the folder around it."""
+    def _publish(
+        self,
+        found: _Found,
+        source: Path,
+        output: Path,
+        key: str,
+        *,
+        recorded: Mapping[str, PublishedFile] | None = None,
+    ) -> list[PublishedFile]:
+        """Put copies of what was found in `source` beside the output. ItemFilesError if they are not as recorded."""
+        home, name = files_folder(output), folder_name(key)
+        with disk_errors(home):
+            self._make_home(home)
+            new = Path(temporary_name(home, name))
+            try:
+                listed = self._gather(found, source, new, mode=stat.S_IMODE(os.stat(home).st_mode))
+                for path, was in (recorded or {}).items():
+                    if (listed[path].size, listed[path].sha256) != (was.size, was.sha256):
+                        raise ItemFilesError(f"{was.path}: is no longer what was recorded")
+                self._put_in_place(new, home / name)
+            except BaseException:
+                _discard_tree(self._disk, new)
+                raise
+        return [structs.replace(one, path=f"{home.name}/{name}/{path}") for path, one in sorted(listed.items())]
+
+    def _gather(self, found: _Found, source: Path, new: Path, *, mode: int) -> dict[str, PublishedFile]:
+        """All that was found, whole and durable under a temporary name. `mode` is that of the folder around it."""
         folder_mode, file_mode = mode & 0o755 | 0o700, mode & 0o644 | 0o600
         folders = [new, *(new / name for name in found.folders)]
         for folder in folders:
             self._disk.mkdir(str(folder), folder_mode)
-        listed = {name: self._take(out / name, new / name, file_mode) for name in found.files}
+        listed = {name: self._copy(source / name, new / name, file_mode) for name in found.files}
         for folder in reversed(folders):
             sync_folder(self._disk, folder)
         return listed
 
-    def _take(self, source: Path, target: Path, mode: int) -> tuple[int, str]:
-        """One file, durably; its size and hash are of what was put there."""
-        if not self._link(source, target):
-            self._copy(source, target, mode)
-        fd = self._disk.open(str(target), os.O_RDONLY)
+    def _copy(self, source: Path, target: Path, mode: int) -> PublishedFile:
+        """One file, durably; size, time and hash are the copy's, whatever becomes of the original."""
+        # Agents may be at work in this process meanwhile, so both descriptors are looked at again.
+        reading = _open_source(source)
         try:
-            os.fchmod(fd, mode)
-            digest, size = hashlib.sha256(), 0
-            while piece := os.read(fd, PIECE_BYTES):
-                digest.update(piece)
-                size += len(piece)
-            self._disk.fsync(fd)
-        finally:
-            self._disk.close(fd)
-        return size, digest.hexdigest()
-
-    def _link(self, source: Path, target: Path) -> bool:
-        found = os.lstat(source)
-        if found.st_nlink > 1 or found.st_uid != os.geteuid():
-            # Shared with somebody else: their later changes, and our change of mode, must not affect each other.
-            return False
-        os.chmod(source, 0o600)
-        try:
-            self._disk.link(str(source), str(target))
-        except OSError as error:
-            if error.errno in _NO_LINKS:
-                return False
-            raise
-        return True
-
-    def _copy(self, source: Path, target: Path, mode: int) -> None:
-        try:
-            reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except PermissionError:
-            raise ItemFilesError(f"out/…/{source.name}: cannot be read; check its owner, or give it mode 644") from None
-        try:
-            writing = self._disk.open(str(target), os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+            writing = Held(self._disk.open(str(target), flags, mode), str(target))
             try:
-                while piece := os.read(reading, PIECE_BYTES):
-                    self._disk.write(writing, piece)
+                self._copy_content(reading, writing)
+                os.fchmod(writing.fd, mode)
+                digest, size = hashlib.sha256(), 0
+                while piece := os.pread(writing.fd, PIECE_BYTES, size):
+                    digest.update(piece)
+                    size += len(piece)
+                self._disk.fsync(writing.fd)
+                return PublishedFile(str(target), size, digest.hexdigest(), writing.stat().st_mtime_ns)
             finally:
-                self._disk.close(writing)
+                writing.close()
         finally:
-            os.close(reading)
+            reading.close()
+
+    def _copy_content(self, reading: Held, writing: Held) -> None:
+        try:
+            while reading.stat() and writing.stat() and self._disk.copy_some(reading.fd, writing.fd):
+                pass
+        except OSError as error:
+            if error.errno not in _NO_COPY_RANGE:
+                raise
+            # From where it stopped, which is the beginning.
+            while reading.stat() and (piece := os.read(reading.fd, PIECE_BYTES)):
+                writing.stat()
+                self._disk.write(writing.fd, piece)
 
     def _put_in_place(self, new: Path, target: Path) -> None:
         old = None
@@ -219,6 +236,15 @@ class _Found:
             raise ItemFilesError("out: is no longer a folder (links are not followed); do not replace it")
         with disk_errors(out):
             found._add(out, "")
+        return found
+
+    @classmethod
+    def named(cls, files: Iterable[str]) -> _Found:
+        """What is on record, whether it is there or not."""
+        found = cls()
+        found.files = sorted(files)
+        above = {str(folder) for name in files for folder in PurePosixPath(name).parents}
+        found.folders = sorted(above - {"."})
         return found
 
     def _add(self, folder: Path, before: str) -> None:
@@ -253,6 +279,47 @@ def _open_up(folder: Path, name: str) -> None:
             os.chmod(folder, 0o700)
     elif not os.access(folder, os.R_OK | os.X_OK):
         raise ItemFilesError(f"out/{name}: cannot be read, because it belongs to another user; give it mode 755")
+
+
+def differing_files(folder: Path, files: Iterable[PublishedFile]) -> Iterator[tuple[PublishedFile, str]]:
+    """The published files that are not as they were recorded, each with what is wrong. `folder` is the results'.
+
+    A file with the size and time of its copy is not read again.
+    """
+    for one in files:
+        try:
+            held = _open_source(folder / one.path)
+        except (OSError, ItemFilesError):
+            yield one, "cannot be read" if os.path.lexists(folder / one.path) else "is missing"
+            continue
+        try:
+            found = held.stat()
+            if found.st_size != one.size:
+                yield one, f"has {found.st_size} bytes instead of {one.size}"
+            elif found.st_mtime_ns != one.mtime_ns:
+                with os.fdopen(held.fd, "rb", closefd=False) as file:
+                    is_same = hashlib.file_digest(file, "sha256").hexdigest() == one.sha256
+                if not is_same:
+                    yield one, "was changed"
+        finally:
+            held.close()
+
+
+def _open_source(path: Path) -> Held:
+    """A regular file, to be read. One that its attempt made unreadable is opened up, unless it has another name too."""
+    shown = f"out/…/{path.name}"
+    try:
+        found = os.lstat(path)
+        if not stat.S_ISREG(found.st_mode):
+            raise ItemFilesError(f"{shown}: is not a regular file; only those can be published")
+        if found.st_uid == os.geteuid() and found.st_nlink == 1 and stat.S_IMODE(found.st_mode) & 0o400 == 0:
+            os.chmod(path, 0o600)
+        # If it has become a pipe by now: without waiting for whoever should write to it.
+        return Held(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), str(path))
+    except PermissionError:
+        raise ItemFilesError(f"{shown}: cannot be read; check its owner, or give it mode 644") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise ItemFilesError(f"{shown}: disappeared while it was published") from None
 
 
 def _is_folder(path: Path) -> bool:

@@ -8,7 +8,8 @@ from io import FileIO
 from pathlib import Path
 
 from agentrun.checkpoint.checkpoint import Running
-from agentrun.system.disk import check_folder, disk_errors
+from agentrun.system.disk import disk_errors, make_folders, open_file, open_to_read
+from agentrun.system.trust import check_folder
 from agentrun.values.names import file_stem
 
 KEPT_BYTES = 1024 * 1024
@@ -18,23 +19,22 @@ END_BYTES = 64 * 1024
 class ItemLogs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        with disk_errors(folder):
-            try:
-                folder.mkdir(mode=0o700, parents=True)
-            except FileExistsError:
-                check_folder(folder)
         self._known: set[str] = set()
         self._slot_paths: dict[int, Path] = {}
-        self._known.update(name for name in os.listdir(folder) if not name.startswith("."))
+        with disk_errors(folder):
+            make_folders(folder)
+            check_folder(folder)
+            self._known.update(name for name in os.listdir(folder) if not name.startswith("."))
 
     def adopt(self, running: Sequence[Running], heading: str) -> None:
         """After a launch that died: what the items in flight had printed goes to their own logs."""
         for item in running:
             if item.slot is not None:
                 self.keep(item.slot, item.key, heading)
-        for name in os.listdir(self._folder):
-            if name.startswith(".slot-"):
-                (self._folder / name).unlink()
+        with disk_errors(self._folder):
+            for name in os.listdir(self._folder):
+                if name.startswith(".slot-"):
+                    (self._folder / name).unlink()
 
     def slot_path(self, slot: int) -> Path:
         path = self._slot_paths.get(slot)
@@ -75,7 +75,8 @@ class ItemLogs:
         """The item is done: its log is no longer needed."""
         if self._known and (name := log_name(key)) in self._known:
             self._known.discard(name)
-            (self._folder / name).unlink(missing_ok=True)
+            with disk_errors(self._folder):
+                (self._folder / name).unlink(missing_ok=True)
 
     def trim(self, slots: int) -> None:
         """Keep only the end of logs that grew too long. Writers append, so they continue at the new end."""
@@ -83,8 +84,9 @@ class ItemLogs:
             _trim(self.slot_path(slot))
 
     def close(self, slots: int) -> None:
-        for slot in range(slots):
-            self.slot_path(slot).unlink(missing_ok=True)
+        with disk_errors(self._folder):
+            for slot in range(slots):
+                self.slot_path(slot).unlink(missing_ok=True)
 
 
 def log_name(key: str) -> str:
@@ -111,12 +113,12 @@ def _slot_path(folder: Path, slot: int) -> Path:
 
 
 def _open_append(path: Path) -> FileIO:
-    return FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "wb")
+    return FileIO(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "wb")
 
 
 def _tail(path: Path, count: int) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - count))
             return file.read(count)

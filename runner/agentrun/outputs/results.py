@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 
@@ -17,17 +17,19 @@ from agentrun.checkpoint.record import Record
 from agentrun.checkpoint.summary import Summary, WrittenOutput
 from agentrun.errors import JobError
 from agentrun.outputs.files import files_folder
-from agentrun.store.port import Store
+from agentrun.store.port import Reader, Store
 from agentrun.system.disk import PIECE_BYTES, Disk, disk_error, replace_file
+from agentrun.system.trust import check_folder
 
 
 def result_line(index: int, record: Record) -> bytes:
     """A line of the results. The output is as it was recorded, not taken apart and put together again."""
-    files = b',"files":' + msgspec.json.encode(record.files) if record.files else b""
+    listed = [one.as_result for one in record.files]
+    files = b',"files":' + msgspec.json.encode(listed) if listed else b""
     return b'{"index":%d,"key":%b,"output":%b%b}\n' % (index, orjson.dumps(record.key), bytes(record.output), files)
 
 
-def _result_lines(ledger: Ledger, store: Store) -> Iterator[bytes]:
+def result_lines(ledger: Ledger, store: Store | Reader) -> Iterator[bytes]:
     """The done items at their positions now, in item order."""
     done = array("I", (index for index, row in enumerate(ledger.order) if ledger.states[row] == DONE))
     records = store.read(ledger.refs[ledger.order[index]] for index in done)
@@ -35,20 +37,25 @@ def _result_lines(ledger: Ledger, store: Store) -> Iterator[bytes]:
         yield result_line(index, record)
 
 
-def write_results(ledger: Ledger, store: Store, path: Path, disk: Disk) -> WrittenOutput:
-    """Write all there is to `path`, wholly or not at all; return what was written, to recognise it later."""
+def write_results(
+    lines: Iterable[bytes], path: Path, disk: Disk, check: Callable[[], None] = lambda: None
+) -> WrittenOutput:
+    """Write these lines to `path`, wholly or not at all; return what was written, to recognise it later.
+
+    Nothing is replaced if `check`, right before that, raises.
+    """
     digest = hashlib.sha256()
     written = 0
 
     def pieces() -> Iterator[bytes]:
         nonlocal written
-        for piece in _gather(_result_lines(ledger, store)):
+        for piece in _gather(lines):
             digest.update(piece)
             written += len(piece)
             yield piece
 
     try:
-        replace_file(disk, path, pieces(), mode=0o644)
+        replace_file(disk, path, pieces(), mode=0o644, check=check)
     except OSError as error:
         # About the output: the error itself names its temporary file.
         raise disk_error(path, error) from error
@@ -94,6 +101,7 @@ def _check_files(home: Path, *, is_foreign: bool) -> None:
         raise JobError(
             f"{home}: must be a folder for the items' files, but is not; move it away, or choose another output with -o"
         )
+    check_folder(home, otherwise="choose another output with -o")
     if is_foreign and any(home.iterdir()):
         raise JobError(
             f"{home}: already exists, and no run of this job made it; items' files would go there: "

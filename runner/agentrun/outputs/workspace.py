@@ -28,6 +28,7 @@ class Workspace:
             return
         if store not in _TEMPORARY:
             _TEMPORARY[store] = made = Path(tempfile.mkdtemp(prefix="agentrun-"))
+            os.chmod(made, 0o700)  # whatever the umask
             weakref.finalize(store, _remove, made, os.getpid())
         self.folder = _TEMPORARY[store]
 

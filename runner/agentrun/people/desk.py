@@ -1,7 +1,8 @@
 """The desk: what people tell a run. Questions, answers, redo, edit and skip, for every kind of front end.
 
 Each function takes a job and a selection of its items, posts messages to the job's inbox without the lock, and returns
-what was posted. A runner at work processes them within two seconds; otherwise the next launch does.
+what was posted. A runner at work processes them within two seconds; otherwise the next launch does. `warn` is told what
+the caller should know about the items, before anything is posted and also if nothing is.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from msgspec import to_builtins
+from msgspec import structs
 
-from agentrun.checkpoint.message import AnyMessage, MessageError
-from agentrun.checkpoint.record import Question
+from agentrun.checkpoint.message import AnswerMessage, AnyMessage, MessageError
 from agentrun.errors import ItemsError, LaterError, UsageError
+from agentrun.people.forms import Editable, Posting, QuestionView, ReplyTo
 from agentrun.people.messages import (
     answer_message,
     answered,
@@ -25,11 +27,11 @@ from agentrun.people.messages import (
     question_of,
     redo_message,
     skip_message,
+    typed_details,
 )
 from agentrun.people.selecting import Selection, find_item, select, select_one, words_for
-from agentrun.store.port import Holder
 from agentrun.views.finding import KnownJob
-from agentrun.views.item import ItemView, StepView
+from agentrun.views.item import ItemView
 from agentrun.views.listing import Listing, open_listing
 
 __all__ = [
@@ -52,74 +54,11 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Posting:
-    """What was posted, and who will process it."""
-
-    items: tuple[ItemView, ...] = ()
-    """The items that messages were posted about."""
-    holder: Holder | None = None
-    """The runner at work, if there is one."""
-    is_unfinished: bool = True
-    """Whether the run can be resumed; else the messages open the finished run again."""
-    waits_for_launch: bool = False
-    """Whether a runner at work leaves it for the next launch."""
-    completes: bool = False
-    """Whether nothing is left to run: the launch that processes it completes the run."""
-    already_answered: int = 0
-    """How many questions had an answer already, not processed yet; the first answer wins."""
+Warn = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionView:
-    """An item that waits for a person."""
-
-    index: int
-    key: str
-    gen: int
-    question: Question
-    steps: tuple[StepView, ...] = ()
-    is_answered: bool = False
-    """Whether an answer is posted that no runner has processed yet."""
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "index": self.index,
-            "key": self.key,
-            "generation": self.gen,
-            "question": self.question.n,
-            "text": self.question.text,
-            "details": to_builtins(self.question.details),
-            "at": self.question.at or None,
-            "steps": [{"name": one.name, "output": one.output} for one in self.steps if one.kind == "step"],
-            "answered": self.is_answered,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class ReplyTo:
-    """An answer to the question of one item."""
-
-    key: str
-    yes: bool
-    text: str = ""
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """The details that the person changed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Editable:
-    """An output, or the carry after an item, as it is now."""
-
-    known: KnownJob
-    view: ItemView
-    run_id: str
-    value: Any
-    is_carry: bool = False
-
-    @property
-    def name(self) -> str:
-        return f"the carry after {self.view.key}" if self.is_carry else self.view.key
+def _unheard(text: str) -> None:
+    """For callers who do not listen to warnings."""
 
 
 def person() -> str:
@@ -133,15 +72,15 @@ def person() -> str:
         return f"uid {os.getuid()}"
 
 
-def open_items(known: KnownJob, *, warn: Callable[[str], None] = lambda text: None) -> Listing:
-    """The job's items. If its source cannot be read, `warn` is told, and they are those on record."""
+def open_items(known: KnownJob, *, warn: Warn = _unheard) -> Listing:
+    """The job's items. If its source cannot be read, `warn` is told, and only the items on record are there."""
     try:
         listing = open_listing(known.store, known.job)
     except (ItemsError, LaterError) as error:
         with known.store.reader() as reader:
             if not reader.run_id:
                 raise
-        warn(f"{error.message}; showing only what is on record")
+        warn(f"{error.message}; using only what is on record")
         listing = open_listing(known.store)
     if listing.note:
         warn(f"{known.name}: {listing.note}")
@@ -151,9 +90,9 @@ def open_items(known: KnownJob, *, warn: Callable[[str], None] = lambda text: No
 # ---- questions and answers
 
 
-def questions(known: KnownJob, listing: Listing | None = None) -> Iterator[QuestionView]:
+def questions(known: KnownJob, listing: Listing | None = None, *, warn: Warn = _unheard) -> Iterator[QuestionView]:
     """The items that wait for a person, in item order."""
-    shown = listing if listing is not None else open_items(known)
+    shown = listing if listing is not None else open_items(known, warn=warn)
     try:
         before = answered(known.store.inbox())
         for view in shown.items({"waiting"}):
@@ -178,43 +117,92 @@ def answer(
     text: str = "",
     details: Mapping[str, Any] | None = None,
     by: str = "",
+    warn: Warn = _unheard,
 ) -> Posting:
     """Answer the question of one item."""
-    with open_items(known) as listing:
-        view = select_one(known, listing, selection)
-        said = [(view, ReplyTo(view.key, yes, text, details or {}))]
-        return _post_answers(known, listing, said, by, is_one=True)
-
-
-def answer_all(known: KnownJob, *, yes: bool, text: str = "", by: str = "") -> Posting:
-    """Answer all items that wait, in the same way."""
-    with open_items(known) as listing:
-        said = [(view, ReplyTo(view.key, yes, text)) for view in listing.items({"waiting"})]
-        return _post_answers(known, listing, said, by)
-
-
-def answer_each(known: KnownJob, replies: Sequence[ReplyTo], *, by: str = "") -> Posting:
-    """Answer several items, each in its own way."""
-    with open_items(known) as listing:
-        said = [(find_item(known, listing, reply.key), reply) for reply in replies]
-        return _post_answers(known, listing, said, by)
-
-
-def _post_answers(
-    known: KnownJob, listing: Listing, said: Sequence[tuple[ItemView, ReplyTo]], by: str, *, is_one: bool = False
-) -> Posting:
-    run_id, before = _run_of(known, listing), answered(known.store.inbox())
-    new = [(view, reply) for view, reply in said if question_of(view) not in before]
-    if is_one and not new:
+    with open_items(known, warn=warn) as listing:
+        run_id, view = _run_of(known, listing), select_one(known, listing, selection)
+    if question_of(view) in answered(known.store.inbox()):
         raise UsageError(f"{known.name}: this question has an answer that is not processed yet; the first answer wins")
+    return _post_answers(known, run_id, [(view, ReplyTo(view.key, yes, text, details or {}))], by)
+
+
+def answer_all(known: KnownJob, *, yes: bool, text: str = "", by: str = "", warn: Warn = _unheard) -> Posting:
+    """Answer all items that wait, in the same way."""
+    with open_items(known, warn=warn) as listing:
+        run_id = _run_of(known, listing)
+        said = [(view, ReplyTo(view.key, yes, text)) for view in listing.items({"waiting"})]
+    if not said:
+        raise UsageError(f"{known.name}: no items are waiting for an answer")
+    return _post_answers(known, run_id, said, by)
+
+
+def answer_each(
+    known: KnownJob,
+    replies: Sequence[ReplyTo],
+    *,
+    by: str = "",
+    here: Path | None = None,
+    warn: Warn = _unheard,
+) -> Posting:
+    """Answer several items, each in its own way. Paths are relative to `here`.
+
+    Replies to items that do not wait, or no longer, are ignored and named in the posting. Two replies to one item, and
+    items and details that do not exist, are errors: then nothing is posted.
+    """
+    if not replies:
+        raise UsageError(f"{known.name}: there are no answers to post")
+    with open_items(known, warn=warn) as listing:
+        run_id, found = _run_of(known, listing), []
+        for reply in replies:
+            with _naming(reply.where):
+                found.append((find_item(known, listing, reply.key, here=here), reply))
+    said = [(view, reply) for view, reply in found if view.question is not None]
+    ignored = [view for view, _ in found if view.question is None]
+    if not said:
+        which = f"see which are with: agentrun review {known.shown} --list"
+        raise UsageError(
+            f"{known.name}: none of these items, such as {ignored[0].key}, is waiting for an answer; {which}"
+        )
+    _refuse_second_replies(known, said)
+    return replace(_post_answers(known, run_id, said, by), ignored=tuple(ignored))
+
+
+def _refuse_second_replies(known: KnownJob, said: Sequence[tuple[ItemView, ReplyTo]]) -> None:
+    first: dict[str, ReplyTo] = {}
+    for view, reply in said:
+        before = first.setdefault(view.key, reply)
+        if before is not reply:
+            where, other = reply.where or known.name, f" (the first: {before.where})" if before.where else ""
+            raise UsageError(f"{where}: answers {view.key} a second time{other}; keep one of the two answers")
+
+
+def _post_answers(known: KnownJob, run_id: str, said: Sequence[tuple[ItemView, ReplyTo]], by: str) -> Posting:
+    before, by = answered(known.store.inbox()), by or person()
+    # All are checked, also those that have an answer already.
+    messages = [(view, _answer_of(view, reply, run_id, by)) for view, reply in said]
+    new = [(view, message) for view, message in messages if question_of(view) not in before]
     if not new:
-        raise UsageError(f"{known.name}: {'nothing new to answer' if said else 'no items are waiting for an answer'}")
-    messages = [
-        answer_message(view, run_id, yes=one.yes, text=one.text, details=one.details, by=by or person())
-        for view, one in new
-    ]
-    posting = _post(known, [view for view, _ in new], messages)
+        raise UsageError(f"{known.name}: nothing new to answer")
+    posting = _post(known, [view for view, _ in new], [message for _, message in new])
     return replace(posting, already_answered=len(said) - len(new))
+
+
+def _answer_of(view: ItemView, reply: ReplyTo, run_id: str, by: str) -> AnswerMessage:
+    with _naming(reply.where):
+        details = typed_details(view, reply.details) if reply.is_typed else reply.details
+        return answer_message(view, run_id, yes=reply.yes, text=reply.text, details=details, by=by)
+
+
+@contextmanager
+def _naming(where: str) -> Iterator[None]:
+    """Errors begin with the place that they are about, if it is known."""
+    try:
+        yield
+    except UsageError as error:
+        if not where:
+            raise
+        raise UsageError(f"{where}: {error.message}") from None
 
 
 # ---- redo
@@ -228,6 +216,7 @@ def redo(
     now: bool = False,
     by: str = "",
     agree: Callable[[Sequence[ItemView]], bool] = lambda items: True,
+    warn: Warn = _unheard,
 ) -> Posting:
     """Start items over; the results they have are given up.
 
@@ -236,7 +225,7 @@ def redo(
     """
     if selection.is_by_name == selection.is_by_rule:
         raise UsageError("which items? Give keys or --index N; or --failed, --cause, --agent-version, --from")
-    with open_items(known) as listing:
+    with open_items(known, warn=warn) as listing:
         run_id, is_named = _run_of(known, listing), selection.is_by_name
         # Not the records: there may be very many.
         views = [
@@ -275,12 +264,15 @@ def _check_steps(known: KnownJob, listing: Listing, views: Sequence[ItemView], n
 # ---- edit
 
 
-def to_edit(known: KnownJob, selection: Selection | None = None) -> Editable:
+def to_edit(known: KnownJob, selection: Selection | None = None, *, warn: Warn = _unheard) -> Editable:
     """The output of one item to correct; without a selection, the carry that the next item would get."""
-    with open_items(known) as listing:
+    with open_items(known, warn=warn) as listing:
         run_id = _run_of(known, listing)
         view = _last_settled(known, listing) if selection is None else select_one(known, listing, selection)
-    _check_done(known, view)
+    if selection is None:
+        _check_carry(known, view)
+    else:
+        _check_done(known, view)
     assert view.record is not None
     value = view.record.carry if selection is None else view.output
     return Editable(known, view, run_id, value, is_carry=selection is None)
@@ -300,13 +292,23 @@ def edit(editable: Editable, value: Any, *, by: str = "") -> Posting:
 def _check_done(known: KnownJob, view: ItemView) -> None:
     if view.state == "done":
         return
-    command = f"{known.shown} {words_for(view)}"
+    command = f"{known.shown} {words_for(view.key, view.index)}"
     what = {
         "waiting": f"answer it with: agentrun answer {command}",
         "failed": f"run it again with: agentrun redo {command}; or settle it with: agentrun skip {command}",
         "skipped": f"run it again with: agentrun redo {command}",
     }.get(view.state, "edit it once it is done")
     raise UsageError(f"{known.name}: {view.key} is {view.state} and has no output to edit; {what}")
+
+
+def _check_carry(known: KnownJob, last: ItemView) -> None:
+    if last.state == "done":
+        return
+    how = "was skipped" if last.state == "skipped" else "failed"
+    raise UsageError(
+        f"{known.name}: the last settled item, {last.key}, {how}, and the carry can be edited only after a done item; "
+        f"run it again with: agentrun redo {known.shown} {words_for(last.key, last.index)}"
+    )
 
 
 def _last_settled(known: KnownJob, listing: Listing) -> ItemView:
@@ -326,15 +328,15 @@ def _last_settled(known: KnownJob, listing: Listing) -> ItemView:
 # ---- skip
 
 
-def skip(known: KnownJob, selection: Selection, *, reason: str = "", by: str = "") -> Posting:
+def skip(known: KnownJob, selection: Selection, *, reason: str = "", by: str = "", warn: Warn = _unheard) -> Posting:
     """Settle items without a result; a run completes without them."""
     if selection.is_by_name == selection.is_by_rule:
         raise UsageError("which items? Give their keys or --index N, or --failed, or --cause TEXT")
-    with open_items(known) as listing:
+    with open_items(known, warn=warn) as listing:
         run_id, views = _run_of(known, listing), list(select(known, listing, selection))
         for view in views:
             if view.state == "done":
-                command = f"agentrun redo {known.shown} {words_for(view)}"
+                command = f"agentrun redo {known.shown} {words_for(view.key, view.index)}"
                 raise UsageError(f"{known.name}: {view.key} is done; it has a result; to discard it: {command}")
             if view.state == "skipped":
                 raise UsageError(f"{known.name}: {view.key} is skipped; nothing to do")
@@ -366,6 +368,9 @@ def _run_of(known: KnownJob, listing: Listing) -> str:
 
 
 def _post(known: KnownJob, views: Sequence[ItemView], messages: Sequence[AnyMessage]) -> Posting:
+    with known.store.reader() as reader:
+        # They apply to later runs of the same series, too: each names the record that it is about.
+        messages = [structs.replace(one, series=reader.series_of(one.run_id)) for one in messages]
     with _refusing(known):
         known.store.post(messages)
     with known.store.reader() as reader:

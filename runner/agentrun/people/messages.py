@@ -19,6 +19,7 @@ from agentrun.checkpoint.message import (
 from agentrun.errors import UsageError
 from agentrun.store.port import Posted
 from agentrun.values.clock import now_text
+from agentrun.values.json import parse_value
 from agentrun.views.item import ItemView
 
 QuestionId = tuple[str, int, int]
@@ -45,9 +46,21 @@ def answer_message(
     for name in details or {}:
         if name not in question.details:
             has = f"it has {', '.join(question.details)}" if question.details else "it has none"
-            raise UsageError(f"{view.key}: its question has no detail {name}; {has}")
+            raise UsageError(f"{view.key}: its question has no detail {name[:100]}; {has}")
     reply = Reply(yes=yes, text=text, details=dict(details or {}))
     return AnswerMessage(**_heading(view, run_id, by), question=question.n, answer=reply)
+
+
+def typed_details(view: ItemView, details: Mapping[str, str]) -> dict[str, Any]:
+    """Details as they were typed into a form or a table: JSON, unless the question's own detail is text."""
+    asked = view.question.details if view.question is not None else {}
+    found: dict[str, Any] = {}
+    for name, text in details.items():
+        try:
+            found[name] = text if isinstance(asked.get(name, ""), str) else parse_value(text)
+        except ValueError as error:
+            raise UsageError(f"{view.key}: {name[:100]} is {error}") from None
+    return found
 
 
 def why_not_waiting(view: ItemView) -> str:

@@ -135,11 +135,10 @@ def is_of_cause(view: ItemView, text: str) -> bool:
     )
 
 
-def words_for(view: ItemView) -> str:
-    """How to name an item in a command, as a shell reads it."""
-    key = view.key
+def words_for(key: str, index: int) -> str:
+    """How to name an item in a command, as a shell reads it: by its key, if a person can copy that from a terminal."""
     is_plain = key.isprintable() and len(key) <= 200 and not key.startswith("-")
-    return shlex.quote(key) if is_plain else f"--index {view.index}"
+    return shlex.quote(key) if is_plain else f"--index {index}"
 
 
 def keys_meant(ref: str, base: Path | None, here: Path | None) -> list[str]:

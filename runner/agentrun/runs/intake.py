@@ -14,7 +14,7 @@ from msgspec import structs
 
 from agentrun.agents.failure import Failure
 from agentrun.agents.messages import Answer
-from agentrun.checkpoint.ledger import DONE, NO_REF, SKIPPED, STATE_NAMES, WAITING, Ledger
+from agentrun.checkpoint.ledger import DONE, EARLIER, NO_REF, OWN, SKIPPED, STATE_NAMES, WAITING, Ledger
 from agentrun.checkpoint.message import ABSENT, AnswerMessage, AnyMessage, EditMessage, RedoMessage, SkipMessage
 from agentrun.checkpoint.record import Edited, Question, Record
 from agentrun.item import key_digest
@@ -84,6 +84,21 @@ def forget(run: Run, rows: Iterable[int], kept: Kept) -> list[Taken]:
     return [Taken("", row, (_started_over(run, row, one.key),)) for row, one in zip(rows, remembered, strict=True)]
 
 
+def start_over(run: Run, kept: Kept) -> list[Taken]:
+    """For --rerun within an unfinished run: the results that it gives up."""
+    rows = [row for row in run.ledger.order if run.ledger.origins[row] > EARLIER]
+    records = kept.read(run.ledger.refs[row] for row in rows)
+    taken = [Taken("", row, (run.new_record("redo", row, one.key),)) for row, one in zip(rows, records, strict=True)]
+    for row in rows:
+        run.ledger.origins[row] = OWN
+    return taken
+
+
+def is_for(message: AnyMessage, run_id: str, series: str) -> bool:
+    """Whether the message is about this run, or another one of its series: it names the record that it is about."""
+    return message.run_id == run_id or message.series == series
+
+
 def take(
     run: Run,
     posted: Sequence[Posted],
@@ -106,7 +121,7 @@ def take(
             decided.append(Dropped(one.name, "", one.problem))
             continue
         row = _row(run.ledger, one)
-        if message.run_id not in (run.run_id, run.context.from_run):
+        if not is_for(message, run.run_id, run.checkpoint.series) and message.run_id != run.context.from_run:
             decided.append(Dropped(one.name, message.key, "it is for another run, which has ended"))
         elif not is_launch and _waits_for_launch(message):
             pass
@@ -176,7 +191,8 @@ def _redo(run: Run, row: int, message: RedoMessage, steps: Sequence[Record]) -> 
         for step in steps:
             if step.name == message.keep_before:
                 break
-            kept.append(structs.replace(step, gen=redone.gen))
+            # Without their usage, which the generation before has paid.
+            kept.append(structs.replace(step, gen=redone.gen, usage=None))
     return (redone, *kept)
 
 

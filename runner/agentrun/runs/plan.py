@@ -7,7 +7,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from agentrun.checkpoint.ledger import DONE, FAILED, NO_REF, NOT_LISTED, PENDING, SKIPPED, WAITING, Ledger
+from agentrun.checkpoint.ledger import (
+    DONE,
+    EARLIER,
+    FAILED,
+    FILES_MISSING,
+    NO_REF,
+    NOT_LISTED,
+    OTHER_PARAMS,
+    PENDING,
+    RERUN,
+    SKIPPED,
+    TOO_OLD,
+    WAITING,
+    Ledger,
+)
 from agentrun.errors import ItemsError
 from agentrun.item import key_digest
 
@@ -17,6 +31,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = 3
 LAUNCHES_BEFORE_LEFT = 3
+_STARTED_OVER = {TOO_OLD: "too_old", OTHER_PARAMS: "other_params", RERUN: "rerun", FILES_MISSING: "files_missing"}
 
 
 @dataclass(slots=True)
@@ -36,6 +51,16 @@ class Plan:
     """Changed, and kept on purpose (--keep-changed)."""
     again: int = 0
     """Run again because an earlier item's carry has changed."""
+    too_old: int = 0
+    """Run again: the result is older than the job's max_age."""
+    other_params: int = 0
+    """Run again: the result was made with other params."""
+    rerun: int = 0
+    """Run again because that was asked for (--rerun)."""
+    files_missing: int = 0
+    """Run again: files of the result are gone, or are not what they were."""
+    kept_old_agent: int = 0
+    """Of those kept: made by an older version of the agent, in an earlier run."""
     failed: int = 0
     """Failed before, and retried after the others."""
     left: int = 0
@@ -59,7 +84,8 @@ class Plan:
 
     @property
     def to_run(self) -> int:
-        return self.run + self.changed + self.again + self.failed
+        on_purpose = self.too_old + self.other_params + self.rerun + self.files_missing
+        return self.run + self.changed + self.again + on_purpose + self.failed
 
 
 class RepeatedKeys:
@@ -132,8 +158,8 @@ def list_items(
     """
     plan = Plan(finished=ledger.states.count(DONE) + ledger.states.count(SKIPPED))
     order = array("I")
-    states, stamps, contents, refs, positions = (
-        ledger.states, ledger.stamps, ledger.contents, ledger.refs, ledger.positions,
+    states, stamps, contents, refs, positions, origins = (
+        ledger.states, ledger.stamps, ledger.contents, ledger.refs, ledger.positions, ledger.origins,
     )  # fmt: skip
     as_number = int.from_bytes
     # Not two of them at a time: with a million items each is 8 MB.
@@ -167,6 +193,9 @@ def list_items(
                 ledger.begin_anew(row)
                 contents[row] = known
                 plan.note("changed", key)
+        elif origins[row] > EARLIER and states[row] in (DONE, SKIPPED):
+            ledger.begin_anew(row)
+            plan.note(_STARTED_OVER[origins[row]], key)
         elif states[row] in (DONE, SKIPPED):
             kept += 1
             if positions[row] != len(order):
@@ -224,3 +253,8 @@ def recount(plan: Plan, key: str, before: str, after: str) -> None:
 def too_much_gone(plan: Plan, *, accepted: int) -> bool:
     """Would the plan leave out more than a tenth of the finished items, beyond what was accepted before?"""
     return (plan.gone - accepted) * 10 > plan.finished
+
+
+def is_mostly_again(plan: Plan) -> bool:
+    """Would the plan run more than a tenth of the finished items again?"""
+    return (plan.to_run - plan.run - plan.failed) * 10 > plan.finished

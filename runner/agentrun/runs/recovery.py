@@ -3,29 +3,43 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
 from agentrun.checkpoint.checkpoint import Checkpoint
-from agentrun.checkpoint.ledger import PENDING, Ledger
+from agentrun.checkpoint.ledger import OWN, PENDING, Ledger
 from agentrun.checkpoint.message import AnswerMessage
 from agentrun.checkpoint.record import BESIDE
 from agentrun.checkpoint.summary import Summary
 from agentrun.errors import ItemsError, PlanError
 from agentrun.item import key_digest
 from agentrun.items.open import Source, open_source
+from agentrun.job.fields import AGENTS
 from agentrun.job.job import STANDARD_INPUT, Job
 from agentrun.job.options import Options
+from agentrun.outputs.claim import claim_path
 from agentrun.outputs.files import files_folder
 from agentrun.outputs.results import check_output
 from agentrun.runs.carry import CarryChain, go_back
-from agentrun.runs.intake import Kept, Taken, forget, look_up, mark_edits, take
-from agentrun.runs.plan import EXAMPLES, Plan, bucket_of, is_tried_again, list_items, recount, too_much_gone
+from agentrun.runs.intake import Kept, Taken, forget, is_for, look_up, mark_edits, start_over, take
+from agentrun.runs.plan import (
+    EXAMPLES,
+    Plan,
+    bucket_of,
+    is_mostly_again,
+    is_tried_again,
+    list_items,
+    recount,
+    too_much_gone,
+)
+from agentrun.runs.reuse import Keeping, count_kept, miss_files
 from agentrun.runs.run import Run
 from agentrun.store.port import Posted
 from agentrun.system.process import boot_id
+from agentrun.values.clock import now_seconds
 from agentrun.values.text import quoted
 
 
@@ -35,54 +49,81 @@ def recover(
     source: Source,
     checkpoint: Checkpoint,
     *,
-    resumed: bool,
     agent: str,
     options: Options,
+    finished: Summary | None = None,
     folder: Path | None = None,
 ) -> Run:
     """Work out what is done from the records, and what is to be done from the source.
 
-    `folder` is where the job's state is, for a store that has one.
+    `kept` has the records of an unfinished run, or those of the run `finished`, which the new run continues. `folder`
+    is where the job's state is, for a store that has one.
     """
-    if resumed:
-        check_same_job(job, checkpoint)
-        if folder is not None:
-            check_same_place(job, folder, checkpoint)
-    ledger = Ledger(checkpoint.total)
-    chain = CarryChain()
-    for ref, record in kept.scan() if resumed else ():
-        row = ledger.apply(ref, record)
-        if job.carry:
-            chain.note(row, record)
+    is_resumed = bool(checkpoint.seq)
+    if is_resumed:
+        check_same_job(job, checkpoint.context.identity, "an unfinished run")
+        check_same_place(job, folder, checkpoint.context.place, "an unfinished run")
+    elif finished is not None:
+        check_same_task(job, finished)
+        check_same_place(job, folder, finished.place, "the last run")
+    total = finished.total if finished is not None else checkpoint.total
+    ledger, chain = Ledger(total, run=checkpoint.context.number), CarryChain()
+    has_records = is_resumed or finished is not None
+    keeping = Keeping.of(job, options, agent=agent, now=now_seconds(), is_new_run=not is_resumed)
+    newest_seq = _apply_records(kept, ledger, chain if job.carry else None, keeping) if has_records else 0
+    if finished is not None:
+        checkpoint.seq = newest_seq
+        miss_files(ledger, kept, checkpoint.context.files_from)
 
     def tries_again(row: int) -> bool:
         return is_tried_again(ledger, row, agent=agent, retry_all=options.failed, carries=job.carry)
 
-    posted = kept.inbox() if resumed else []
+    posted = kept.inbox() if has_records else []
     mark_edits(ledger, posted)
     plan = list_items(source, ledger, tries_again=tries_again, keep_changed=job.keep_changed)
     plan.examples["gone"] = [record.key for record in kept.read(plan.gone_refs)]
-    check_plan(plan, source, accepted=checkpoint.context.gone, allow_gone=options.allow_gone)
-    run = Run(job, agent, checkpoint, resumed, ledger, plan)
-    if resumed:
+    check_plan(plan, source, accepted=checkpoint.context.gone, options=options, is_new_run=not is_resumed)
+    run = Run(job, agent, checkpoint, is_resumed, ledger, plan)
+    if has_records:
         _take_in(kept, run, posted, chain, tries_again, forget_steps=options.forget_steps)
+    if is_resumed:
+        run.taken += start_over(run, kept)
     if job.carry:
         _find_carry(kept, run, chain, retry_failed=options.failed)
+        if finished is not None:
+            check_carry(job, plan)
     run.to_retry = {row for row in ledger.failed_launches if ledger.is_listed(row) and tries_again(row)}
-    if resumed:
+    if is_resumed:
         _count_deaths(run)
         _note_versions(run)
+    plan.kept_old_agent = count_kept(run).old_agent if finished is not None else 0
     return run
 
 
-def run_to_reopen(ended: Sequence[Summary], posted: Sequence[Posted]) -> str | None:
-    """The run that finished last, if people want something of it redone, edited or skipped."""
-    if not ended or not ended[0].is_finished:
-        return None
-    run_id = ended[0].run_id
+def _apply_records(kept: Kept, ledger: Ledger, chain: CarryChain | None, keeping: Keeping | None) -> int:
+    """Work out what is done from the records; returns the highest of their numbers."""
+    newest = 0
+    for ref, record in kept.scan():
+        row = ledger.apply(ref, record)
+        if chain is not None:
+            chain.note(row, record)
+        if record.seq > newest:
+            newest = record.seq
+        if keeping is not None:
+            ledger.origins[row] = keeping.origin(record, is_earlier=ledger.origins[row] != OWN)
+    for row in [row for row in ledger.usages if ledger.origins[row] != OWN]:
+        # What earlier runs paid is in their own totals.
+        del ledger.usages[row]
+    return newest
+
+
+def has_messages(finished: Summary | None, posted: Sequence[Posted]) -> bool:
+    """Whether people want something of the finished run redone, edited or skipped."""
+    if finished is None:
+        return False
     messages = [one.message for one in posted if one.message is not None]
-    wanted = any(one.run_id == run_id and not isinstance(one, AnswerMessage) for one in messages)
-    return run_id if wanted else None
+    series = finished.series or finished.run_id
+    return any(is_for(one, finished.run_id, series) and not isinstance(one, AnswerMessage) for one in messages)
 
 
 def _take_in(
@@ -104,6 +145,7 @@ def _take_in(
         run.taken += forgotten
     for one in taken:
         record = one.records[0]
+        run.refs_before[one.row] = run.ledger.refs[one.row]
         before = bucket_of(run.ledger, one.row, tries_again)
         run.count(one.row, record)
         recount(run.plan, record.key, before, bucket_of(run.ledger, one.row, tries_again))
@@ -135,7 +177,7 @@ def open_items(
         return None
     when = {"run_id": checkpoint.run_id, "date": checkpoint.context.date}
     own = [job.output_path(**when), *(Path(one.output.path) for one in ended if one.output is not None)]
-    own += [job.partial_path(**when), *map(files_folder, own)]
+    own += [job.partial_path(**when), *map(files_folder, own), *map(claim_path, own)]
     return open_source(job.items, job.base, exclude=[*([folder] if folder else []), *own], spool=spool)
 
 
@@ -149,21 +191,37 @@ def check_run_output(job: Job, checkpoint: Checkpoint, *, ended: Sequence[Summar
         output,
         ended=ended,
         overwrite=options.overwrite or context.overwrite or is_own,
-        is_first_launch=checkpoint.seq == 0 and not options.fresh,
+        is_first_launch=not context.launches and not options.fresh,
     )
 
 
-def check_same_job(job: Job, found: Checkpoint) -> None:
+def check_same_job(
+    job: Job, was: Mapping[str, Any], which: str, names: Sequence[str] = ("items", "key", *AGENTS, "params")
+) -> None:
     """Another item pattern, agent or params under the name of an unfinished run: somebody would lose results."""
     now = job.identity()
-    # One that was opened from the records of an ended run has none yet.
-    was = found.context.identity or now
-    for name in ("items", "key", "agent", "command", "params"):
+    if was.get("prompt") is True and now.get("prompt"):
+        # Older versions wrote down only that there was one.
+        was = {**was, "prompt": now["prompt"]}
+    for name in names if was else ():
         if was.get(name) != now.get(name):
             raise PlanError(
-                f"{job.name}: an unfinished run of this name has {name} = {quoted(was.get(name))}, "
+                f"{job.name}: {which} of this name has {name} = {quoted(was.get(name))}, "
                 f"but this one has {quoted(now.get(name))}; give this one a name of its own with --name, "
                 f"or start over with --fresh"
+            )
+
+
+def check_same_task(job: Job, finished: Summary) -> None:
+    """A job file may change in any way after a finished run. Without one, another task is another job, whose results
+    must not be mixed with those of the last run."""
+    if job.file is None and finished.identity:
+        check_same_job(job, finished.identity, "the last run", tuple(AGENTS))
+        was, now = str(finished.identity.get("items")).partition(":")[0], job.items.kind
+        if was != now:
+            raise PlanError(
+                f"{job.name}: the items of the last run of this name were {was}, but now they are {now}; "
+                f"give this job a name of its own with --name, or start over with --fresh"
             )
 
 
@@ -173,20 +231,31 @@ def place_of(job: Job, folder: Path) -> str:
     return str(job.base.relative_to(home)) if job.base.is_relative_to(home) else str(job.base)
 
 
-def check_same_place(job: Job, folder: Path, found: Checkpoint) -> None:
+def check_same_place(job: Job, folder: Path | None, was: str, which: str) -> None:
     """With one state folder for many places, a job of the same name elsewhere is another job."""
-    was, now = found.context.place, place_of(job, folder)
+    now = place_of(job, folder) if folder is not None else was
     if was and was != now:
         raise PlanError(
-            f"{job.name}: an unfinished run of this name belongs to {was}, but this job is in {now}; "
+            f"{job.name}: {which} of this name belongs to {was}, but this job is in {now}; "
             f"give this one a name of its own with --name, or start over with --fresh"
         )
 
 
-def check_plan(plan: Plan, source: Source, *, accepted: int, allow_gone: bool) -> None:
+def check_carry(job: Job, plan: Plan) -> None:
+    """With a carry, one change runs everything behind it again: after a finished run that takes a word."""
+    if is_mostly_again(plan):
+        raise PlanError(
+            f"{job.name}: {plan.to_run} items would run again, because items changed that the carry passes through; "
+            f"run everything again with --fresh, or put the items back"
+        )
+
+
+def check_plan(plan: Plan, source: Source, *, accepted: int, options: Options, is_new_run: bool) -> None:
     if not plan.total:
         raise ItemsError(f"{source.describe()}; there is nothing to run")
-    if not allow_gone and too_much_gone(plan, accepted=accepted):
+    # A new run over an inbox that was emptied and filled again is as it should be.
+    is_replaced = is_new_run and plan.run
+    if not options.allow_gone and not is_replaced and too_much_gone(plan, accepted=accepted):
         examples = ", ".join(plan.examples.get("gone", []))
         more = ", …" if plan.gone > EXAMPLES else ""
         raise PlanError(

@@ -53,9 +53,13 @@ class Run:
     notes: list[str] = field(default_factory=list)
     taken: list[Taken | Dropped] = field(default_factory=list)
     """What became of the messages that the launch found; committed when it begins."""
+    refs_before: dict[int, int] = field(default_factory=dict)
+    """Of rows that these messages are about: the newest record on disk."""
     purse: Purse = field(init=False)
+    params: str = field(init=False)
 
     def __post_init__(self) -> None:
+        self.params = self.job.params_digest
         self.purse = Purse(structs.replace(self.checkpoint.usage), self.job.budget, self.job.token_budget)
 
     @property
@@ -102,6 +106,13 @@ class Run:
 
     # ---- records
 
+    def replaced(self, record: Record, **changes: Any) -> Record:
+        """A record that stands in the place of another one of the same item, which it differs from in this."""
+        copy = structs.replace(record, **changes)
+        if self.job.carry:
+            copy.as_ = record.seq if record.as_ is None else record.as_
+        return copy
+
     def record(self, work: Work, ended: Ended, usage: Usage | None) -> Record:
         """The record of an item that ended in this launch, having used this."""
         assert ended.kind != "back"
@@ -126,6 +137,7 @@ class Run:
         message = f"the runner died {self.deaths[key]} times while this item was in flight"
         record = self.new_record("failed", row, key)
         record.error, record.failed_launches, record.set_aside = Failure("lost", message), 1, True
+        record.usage = self.ledger.usages.get(row)
         if self.job.carry:
             record.after, record.carry = self.last_seq, self.carry
         return record
@@ -149,6 +161,8 @@ class Run:
             index=ledger.positions[row],
             hash=f"{ledger.contents[row]:016x}",
             agent=self.agent,
+            run=self.checkpoint.context.number,
+            params=self.params,
             launch=self.checkpoint.context.launches,
             at=now_seconds() if at is None else at,
             seconds=seconds,
@@ -170,6 +184,8 @@ class Run:
             record = unit.record
             if carries and record.kind not in BESIDE and (unit.slot is not None or unit.row == self.carry_row):
                 self.carry, self.last_seq = record.carry, self.checkpoint.seq + 1
+            if record.kind == "step" and record.usage is not None:
+                self.purse.recorded[unit.row] = record.usage
             if not unit.is_counted:
                 self.count(unit.row, record)
 
@@ -214,6 +230,8 @@ class Run:
             entry = Running(index=work.item.index, key=work.item.key, slot=slot)
             if self.purse.limits:
                 entry.reserved, entry.reserved_tokens = self.purse.reserved(work.row)
+            if self.purse.in_flight:
+                entry.used = self.purse.unrecorded(work.row)
             running.append(entry)
         # As it is at this moment, like `running`: what is reported while this is written would be charged twice.
         checkpoint.usage = structs.replace(self.purse.totals)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
 
 from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.checkpoint.message import AnyMessage, decode_message, encode_message
-from agentrun.checkpoint.record import Record, decode_record, encode_record, highest_seq
-from agentrun.checkpoint.summary import Summary, checkpoint_from
+from agentrun.checkpoint.record import Record, decode_record, encode_record
+from agentrun.checkpoint.summary import Summary, last_finished
 from agentrun.errors import BusyError, CheckpointError
 from agentrun.store.port import HistoryEvent, Holder, Lease, Loaded, Posted, Reader, Store, Sync
 
@@ -40,34 +40,34 @@ class MemoryStore(Store):
     def lock(self, *, wait_seconds: float = 5.0) -> Lease:
         if not self._lock.acquire(timeout=wait_seconds):
             raise BusyError("another runner has this store; wait for it")
-        from agentrun.system.process import describe_self
 
         lease = _MemoryLease(self._release)
-        self._holder = Holder(*describe_self(), mark=lease.mark)
+        self._holder = Holder.of_this_process(mark=lease.mark)
         return lease
 
     def _release(self) -> None:
         self._holder = None
         self._lock.release()
 
-    def reader(self, *, accept_edits: bool = False) -> Reader:
+    def reader(self, *, accept_edits: bool = False, run_id: str = "") -> Reader:
         # Both are of one commit, though a runner may be at work in another thread.
         with self._guard:
-            checkpoint, ended = self._checkpoint, list(self._ended)
-            records = self._records if checkpoint is not None else self._filed.get(self._newest, [])
+            checkpoint, ended = self._checkpoint if not run_id else None, self.summaries()
+            shown = next((one for one in ended if one.run_id == run_id or not run_id), None)
+            if run_id and run_id not in self._filed:
+                raise CheckpointError(f"the records of the run {run_id} are not kept")
+            filed = self._filed.get(shown.run_id, []) if shown is not None else []
+            records = list(self._records) if checkpoint is not None else filed
         return _MemoryReader(
             self._name,
             deepcopy(checkpoint),
+            shown if checkpoint is None else None,
             ended,
             records,
             self._holder,
             self.inbox,
             self.notes,
         )
-
-    @property
-    def _newest(self) -> str:
-        return self._ended[0].run_id if self._ended else ""
 
     def holder(self) -> Holder | None:
         return self._holder
@@ -104,7 +104,7 @@ class MemoryStore(Store):
                 self._records = []
             first = len(self._records)
             with self._guard:
-                self._records = [*self._records, *lines]
+                self._records += lines
                 self._checkpoint = kept
             return list(range(first, len(self._records)))
 
@@ -123,9 +123,11 @@ class MemoryStore(Store):
     def finish(self, summary: Summary) -> None:
         with self._guard:
             if all(one.run_id != summary.run_id for one in self._ended):
-                self._ended.insert(0, deepcopy(summary))
+                self._ended.append(deepcopy(summary))
                 self._filed[summary.run_id] = list(self._records)
-                self._filed = {one.run_id: self._filed[one.run_id] for one in self._ended[:RECORDS_KEPT]}
+                ended = self.summaries()
+                kept = {one.run_id for one in [*ended[:RECORDS_KEPT], *filter(None, [last_finished(ended)])]}
+                self._filed = {run_id: lines for run_id, lines in self._filed.items() if run_id in kept}
             # The records can be read until the next run begins.
             self._checkpoint, self._first_seq = None, 0
 
@@ -133,18 +135,19 @@ class MemoryStore(Store):
         self._checkpoint, self._records, self._first_seq = None, [], 0
         return ""
 
-    def summaries(self) -> list[Summary]:
-        return list(self._ended)
+    def prune(self, *, keep: Collection[str] = ()) -> None:
+        last = last_finished(self.summaries())
+        spools = {*keep, last.spool if last is not None else None}
+        self._kept = {name: data for name, data in self._kept.items() if name in spools or not name.endswith(".spool")}
 
-    def reopen(self, run_id: str) -> Checkpoint | None:
-        lines = self._filed.get(run_id)
-        if lines is None:
-            return None
+    def summaries(self) -> list[Summary]:
+        return sorted(self._ended, key=lambda summary: summary.age, reverse=True)
+
+    def reopen(self, records: Iterable[Record], *, seq: int) -> Sequence[int]:
         if self._checkpoint is not None:
             raise CheckpointError("this store has an unfinished run; finish that one first")
-        self._records, self._first_seq = list(lines), highest_seq(lines)
-        ended = next(one for one in self._ended if one.run_id == run_id)
-        return checkpoint_from(ended, seq=self._first_seq)
+        self._records, self._first_seq = [encode_record(record) for record in records], seq
+        return range(len(self._records))
 
     def clear(self) -> None:
         self._checkpoint, self._records, self._ended, self._first_seq = None, [], [], 0
@@ -192,6 +195,7 @@ class _MemoryReader(Reader):
         self,
         name: str,
         checkpoint: Checkpoint | None,
+        summary: Summary | None,
         ended: list[Summary],
         records: list[bytes],
         holder: Holder | None,
@@ -199,8 +203,7 @@ class _MemoryReader(Reader):
         notes: Sequence[HistoryEvent],
     ) -> None:
         self.name = name
-        self.checkpoint, self.summaries = checkpoint, ended
-        self.summary = ended[0] if ended and checkpoint is None else None
+        self.checkpoint, self.summary, self.summaries = checkpoint, summary, ended
         self._records, self._holder, self._inbox, self._notes = records, holder, inbox, notes
 
     def records(self, *, since: int = 0) -> Iterator[tuple[int, Record]]:

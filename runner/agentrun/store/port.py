@@ -18,9 +18,11 @@ from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.checkpoint.message import AnyMessage
 from agentrun.checkpoint.record import Record
 from agentrun.checkpoint.summary import Summary
-from agentrun.errors import AgentrunError
+from agentrun.errors import AgentrunError, CheckpointError, TrustError, UsageError
 from agentrun.job.fields import KEPT_LABEL, Layer
 from agentrun.job.kept import JOB_JSON
+from agentrun.store.holder import Holder as Holder
+from agentrun.store.salvage import Salvage
 
 READ_AGAIN = 20
 """How often a reader looks again when a runner moved something between two of its looks."""
@@ -32,19 +34,6 @@ class Loaded:
 
     checkpoint: Checkpoint | None = None
     finished: Summary | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """Who has the job."""
-
-    pid: int
-    host: str
-    since: str
-    started: str = ""
-    """The start of the process in the system's own words: the pid alone may belong to another process by now."""
-    mark: str = ""
-    """What the processes of its launch carry in their environment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +91,9 @@ class Lease(ABC):
 class Reader(ABC):
     """One job at one moment, for everyone who only looks: it needs no lock, and a runner may be at work.
 
-    It shows the unfinished run (`checkpoint`), or else the newest one that ended (`summary`); neither for a job that
-    never ran. What a runner does meanwhile does not change the records that it gives. Close it, or use `with`.
+    It shows the unfinished run (`checkpoint`), or else one that ended (`summary`): the newest, unless another is asked
+    for. Neither is there for a job that never ran. What a runner does meanwhile does not change the records that it
+    gives. Close it, or use `with`.
     """
 
     name: str
@@ -151,6 +141,12 @@ class Reader(ABC):
             return self.checkpoint.run_id
         return self.summary.run_id if self.summary is not None else ""
 
+    def series_of(self, run_id: str) -> str | None:
+        """The series that a run belongs to; None if the run is not known."""
+        if self.checkpoint is not None and self.checkpoint.run_id == run_id:
+            return self.checkpoint.series
+        return next((one.series or one.run_id for one in self.summaries if one.run_id == run_id), None)
+
     def close(self) -> None:
         """Let go of what it holds open."""
 
@@ -178,13 +174,23 @@ class Store(ABC):
         """Become the only runner, or raise BusyError that says who is."""
 
     @abstractmethod
-    def reader(self, *, accept_edits: bool = False) -> Reader:
-        """A look at the job as it is now. CheckpointError if its state cannot be read."""
+    def reader(self, *, accept_edits: bool = False, run_id: str = "") -> Reader:
+        """A look at the job as it is now, or at the run `run_id`, which has ended.
+
+        CheckpointError if its state cannot be read, or the records of that run are not kept.
+        """
 
     def holder(self) -> Holder | None:
-        """Who is at work on the job right now, even if its state cannot be read."""
-        with self.reader() as reader:
-            return reader.holder()
+        """Who is at work on the job right now. A store that cannot tell while its state is damaged returns None."""
+        try:
+            with self.reader() as reader:
+                return reader.holder()
+        except CheckpointError:
+            return None
+
+    def ask_to_stop(self, holder: Holder) -> None:
+        """Ask the runner at work to stop, as Ctrl-C would. UsageError if it cannot be asked from here."""
+        raise UsageError(f"its runner is {holder.describe()}; stop it there")
 
     @abstractmethod
     def load(self, *, accept_edits: bool = False) -> Loaded:
@@ -219,17 +225,17 @@ class Store(ABC):
         """File the run's summary and records, then clear its state."""
 
     @abstractmethod
-    def reopen(self, run_id: str) -> Checkpoint | None:
-        """A new run that begins with the records of one that ended; None if they are no longer kept.
+    def reopen(self, records: Iterable[Record], *, seq: int) -> Sequence[int]:
+        """Begin a new run with records of a run that ended, and return their refs.
 
-        For a store without a run (`load` found none, or `finish` ended it). `scan` and `read` then give those records;
-        the checkpoint is not committed: its seq is the highest among them, and `commit` takes the next. Until then
-        nothing names the copy. Damaged records raise CheckpointError.
+        For a store without a run (`load` found none, or `finish` ended it). `scan` and `read` then give these records,
+        whose numbers stay as they are. Nothing names them until the first commit, whose seq follows `seq`, the highest
+        of the numbers.
         """
 
     @abstractmethod
     def summaries(self) -> list[Summary]:
-        """The runs that ended, newest first."""
+        """The runs that ended, newest first: see `Summary.age`."""
 
     @abstractmethod
     def clear(self) -> None:
@@ -277,12 +283,19 @@ class Store(ABC):
         return 0
 
     def prune(self, *, keep: Collection[str] = ()) -> None:
-        """Remove what no checkpoint names, except `keep`. Only after a commit or a finish of this launch."""
+        """Remove what no checkpoint names, except the side files `keep`; of the runs that ended, all but the newest.
+
+        The records of the last run that was completed, and the items it was given, always stay. Only after a commit or
+        a finish of this launch, or if there is no unfinished run.
+        """
 
     def set_aside(self) -> str:
         """Put a state that cannot be read out of the way, keeping it; return where it is now."""
-        self.clear()
-        return ""
+        raise CheckpointError("the state cannot be read, and this store cannot put it aside; clear the job")
+
+    def salvage(self) -> Salvage:
+        """The repair of a state that cannot be loaded."""
+        raise UsageError("this job is in a store that cannot be repaired; restore it from a backup, or use --fresh")
 
     def note(self, event: HistoryEvent) -> None:
         """Add an event to the job's history; not part of recovery, and never an error."""
@@ -313,6 +326,8 @@ class Catalogue(ABC):
             # Edits too: a launch that accepts them keeps these flags, and one that does not stops by itself.
             with self.store(name).reader(accept_edits=True) as reader:
                 kept = reader.checkpoint.context.kept if reader.checkpoint is not None else {}
+        except TrustError:
+            raise
         except AgentrunError:
             return None
         return Layer(KEPT_LABEL, kept) if kept else None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import secrets
+import select
 import signal
 import subprocess
 import threading
@@ -58,7 +60,7 @@ class Child:
         try:
             self._pidfd = os.pidfd_open(self.pid)
         except (AttributeError, OSError):  # macOS, some sandboxes
-            threading.Thread(target=self._wait_in_thread, daemon=True, name="agentrun-wait").start()
+            self._start_waiting()
         else:
             self._loop.add_reader(self._pidfd, self._on_pidfd)
 
@@ -87,8 +89,20 @@ class Child:
     async def _kill(self) -> int | None:
         # Even if it has exited: what it started may live on. Once it is reaped, its pid may be another process's.
         born = -1 if self.exit.done() else birth(self.pid)
-        await self._loop.run_in_executor(None, end_tree, self.pid, self._mark, born)
+        try:
+            await self._loop.run_in_executor(None, end_tree, self.pid, self._mark, born)
+        except RuntimeError:  # no more threads can be started
+            end_tree(self.pid, self._mark, born)
         return await asyncio.shield(self.exit)
+
+    def _start_waiting(self) -> None:
+        try:
+            threading.Thread(target=self._wait_in_thread, daemon=True, name="agentrun-wait").start()
+        except RuntimeError as error:
+            # Nobody would notice its end.
+            self._process.kill()
+            self._reap()
+            raise OSError(errno.EAGAIN, str(error)) from None
 
     def _on_pidfd(self) -> None:
         self._loop.remove_reader(self._pidfd)
@@ -166,6 +180,15 @@ class ConnectedChild(asyncio.Protocol):
         self._waiting: asyncio.Future[None] | None = None
         self._watching = asyncio.ensure_future(self._watch())
 
+    @property
+    def can_start(self) -> bool:
+        """Whether it can get an item: not if it sent something that nobody asked for, even if that is not read yet."""
+        if self.is_spent or self._data or self._at_end or not self.child.is_alive:
+            return False
+        poll = select.poll()
+        poll.register(self._reading_from(), select.POLLIN)
+        return not poll.poll(0)
+
     async def kill(self) -> None:
         """Kill it with everything it started, and close the connection."""
         self.is_spent = True
@@ -193,6 +216,10 @@ class ConnectedChild(asyncio.Protocol):
             return "alive"
 
     def _disconnect(self) -> None:
+        raise NotImplementedError
+
+    def _reading_from(self) -> int:
+        """The descriptor on which its messages arrive."""
         raise NotImplementedError
 
     async def _more(self) -> None:

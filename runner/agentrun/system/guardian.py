@@ -185,6 +185,8 @@ class Guardian:
         self._environ_before = os.environ.get(LAUNCH_VARIABLE)
         self._process: subprocess.Popen[bytes]
         self._pipe = -1
+        self._pipe_file = (-1, -1)
+        """Device and inode: an agent in this process may close a number that is not its own."""
         self._closed = False
 
     @classmethod
@@ -246,6 +248,8 @@ class Guardian:
 
         self._close_pipe()
         read_end, self._pipe = os.pipe()
+        made = os.fstat(self._pipe)
+        self._pipe_file = (made.st_dev, made.st_ino)
         script = os.path.abspath(__file__)
         try:
             self._process = subprocess.Popen(
@@ -268,20 +272,30 @@ class Guardian:
         if self._closed:
             return
         try:
+            if not self._has_pipe():
+                raise BrokenPipeError
             os.write(self._pipe, line.encode())
         except BrokenPipeError:
             self._process.wait()
             self._spawn()
 
+    def _has_pipe(self) -> bool:
+        try:
+            found = os.fstat(self._pipe)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == self._pipe_file
+
     def _close_pipe(self) -> None:
-        if self._pipe >= 0:
+        if self._has_pipe():
             os.close(self._pipe)
-            self._pipe = -1
+        self._pipe = -1
 
     def _forked(self) -> None:
         """In a child that an in-process agent forked: it has no marker, and must not hold the pipe."""
         try:
-            os.write(self._pipe, f"+{os.getpid()}\n".encode())
+            if self._has_pipe():
+                os.write(self._pipe, f"+{os.getpid()}\n".encode())
         except OSError:
             pass
         self._closed = True

@@ -21,11 +21,15 @@ class ThisProcess(NamedTuple):
     since: str
     """The time of the description."""
     started: str
+    boot: str
+    """The machine's boot: another one is another machine, or this one before it was started again."""
+    pid_namespace: str
+    """Where the pid means this process; containers have their own. Empty where there are none."""
 
 
 def describe_self() -> ThisProcess:
     pid = os.getpid()
-    return ThisProcess(pid, socket.gethostname(), now_text(), start_of(pid))
+    return ThisProcess(pid, socket.gethostname(), now_text(), start_of(pid), boot_id(), pid_namespace())
 
 
 def start_of(pid: int) -> str:
@@ -37,12 +41,39 @@ def start_of(pid: int) -> str:
     return listed.stdout.strip()
 
 
-def is_alive(pid: int, host: str, started: str) -> bool:
-    """Whether the process still runs; one on another host counts as alive, because nobody here can know."""
-    if host != socket.gethostname():
-        return True
+def is_alive(pid: int, started: str) -> bool:
+    """Whether a process with this pid here is still the one that started then."""
     found = start_of(pid)
     return bool(found) and (not started or found == started)
+
+
+def has_open(pid: int, file: os.stat_result) -> bool:
+    """Whether the process has this file open; only Linux can tell, and elsewhere it counts as open.
+
+    ProcessLookupError if there is no such process, PermissionError if it is another user's.
+    """
+    if sys.platform != "linux":
+        return True
+    try:
+        names = os.listdir(f"/proc/{pid}/fd")
+    except FileNotFoundError:
+        raise ProcessLookupError from None
+    for name in names:
+        try:
+            found = os.stat(f"/proc/{pid}/fd/{name}")
+        except OSError:
+            continue  # closed meanwhile
+        if (found.st_dev, found.st_ino) == (file.st_dev, file.st_ino):
+            return True
+    return False
+
+
+def pid_namespace() -> str:
+    """Where this process's pid means it, in the system's own words; empty on a system without such namespaces."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
 
 
 def boot_id() -> str:

@@ -14,8 +14,9 @@ committed, the next one finds. A store that lives in memory returns the same obj
 instance of the class for each test, so `self` is a good place for it. Each test has a `tmp_path` of its own, and its
 store must be empty at first.
 
-The methods with a default body in the port (`begin`, `compact`, `size`, `prune`, `set_aside`, `note`, `search`,
-`history`) need not be implemented to pass. `CatalogueContract` does the same for a `Catalogue`, by `make_catalogue`.
+The methods with a default body in the port (`begin`, `compact`, `size`, `prune`, `set_aside`, `salvage`, `note`,
+`search`, `history`) need not be implemented to pass. `CatalogueContract` does the same for a `Catalogue`, by
+`make_catalogue`.
 
 The suite needs pytest, which agentrun itself does not depend on. `agentrun.testing.examples` has the checkpoints,
 records, summaries and messages that the tests commit, for further tests of your own.

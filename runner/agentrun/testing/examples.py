@@ -113,3 +113,12 @@ def end_run(store: Store, run_id: str = RUN, names: str = "abc") -> None:
     if not names:
         store.commit(checkpoint(1, run_id=run_id))
     store.finish(summary(run_id))
+
+
+def reopen(store: Store, run_id: str = RUN) -> Checkpoint:
+    """Begin a new run with all records of one that ended. The checkpoint is that of the commit before its first."""
+    with store.reader(run_id=run_id) as reader:
+        records = [one for _, one in reader.records()]
+    seq = max((one.seq for one in records), default=0)
+    store.reopen(records, seq=seq)
+    return checkpoint(seq, run_id=LATER_RUN, context=context(launches=0, from_run=run_id))

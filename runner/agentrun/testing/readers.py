@@ -104,14 +104,16 @@ class ReaderContract(OnOneStore):
     def test_a_run_that_is_reopened_is_shown_from_its_first_commit_on(self, launches: Launches) -> None:
         store = launches.next()
         end_run(store)
-        new = store.reopen(RUN)
-        assert new is not None
+        with launches.look().reader(run_id=RUN) as reader:
+            assert (reader.run_id, reader.checkpoint) == (RUN, None)
+            store.reopen([one for _, one in reader.records()], seq=3)
         with launches.look().reader() as reader:
             assert (reader.run_id, [one.key for _, one in shown(reader)]) == (RUN, ["a", "b", "c"])
-        new.seq += 1
-        store.commit(new, [record("d")])
+        store.commit(checkpoint(4, run_id=LATER_RUN), [record("d")])
         with launches.look().reader() as reader:
-            assert (reader.run_id, [one.key for _, one in shown(reader)]) == (new.run_id, ["a", "b", "c", "d"])
+            assert (reader.run_id, [one.key for _, one in shown(reader)]) == (LATER_RUN, ["a", "b", "c", "d"])
+        with launches.look().reader(run_id=RUN) as reader:
+            assert (reader.run_id, [one.key for _, one in shown(reader)]) == (RUN, ["a", "b", "c"])
 
     def test_records_are_given_from_a_ref_on(self, launches: Launches) -> None:
         store = launches.next()

@@ -11,7 +11,10 @@ def quoted(value: Any, *, limit: int = 80) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False) if value is not None else "none"
     except (TypeError, ValueError, RecursionError):
-        text = str(value)
+        try:
+            text = str(value)
+        except ValueError:  # Python does not write integers of many thousand digits
+            text = f"a very large {type(value).__name__}"
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 

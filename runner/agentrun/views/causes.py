@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agentrun.agents.failure import Failure
@@ -67,7 +67,7 @@ def _shape_of_quoted(match: re.Match[str]) -> str:
     return said if is_key else VARIES
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class CauseGroup:
     """The failed items of one cause."""
 
@@ -76,16 +76,57 @@ class CauseGroup:
     """The cause of its first item, in full."""
     index: int = 0
     """Of its first item."""
-    count: int = 0
-    keys: list[str] = field(default_factory=list)
+    keys: tuple[str, ...] = ()
     """In item order."""
     where: str = ""
     """The user's line that raised it, of the first item: `agent.py:12, in triage`."""
+
+    @property
+    def count(self) -> int:
+        return len(self.keys)
+
+    def as_json(self) -> dict[str, Any]:
+        """`group` and `cause` are those of a `FailureView`."""
+        return {
+            "group": self.shape,
+            "cause": self.example,
+            "where": self.where,
+            "count": self.count,
+            "index": self.index,
+            "keys": list(self.keys),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FailureView:
+    """A failed item, with all facts about its failure."""
+
+    view: ItemView
+
+    @property
+    def group(self) -> str:
+        """The shape of its cause: the same for all items that failed alike."""
+        return cause_shape(self.view.cause)
+
+    def as_json(self) -> dict[str, Any]:
+        """What a list of failures shows."""
+        view = self.view
+        return {
+            "index": view.index,
+            "key": view.key,
+            "cause": view.cause,
+            "group": self.group,
+            "attempts": view.attempts,
+            "ended_at": view.ended_at,
+            "agent": view.agent,
+            "error": view.failure.as_json() if view.failure is not None else None,
+        }
 
 
 def group_failures(items: Iterable[ItemView]) -> list[CauseGroup]:
     """The failed among `items` by cause: the most frequent first, then the one that comes first in item order."""
     groups: dict[tuple[object, ...], CauseGroup] = {}
+    keys: dict[tuple[object, ...], list[str]] = {}
     for item in items:
         failure = item.failure
         if item.state != "failed" or failure is None:
@@ -93,12 +134,11 @@ def group_failures(items: Iterable[ItemView]) -> list[CauseGroup]:
         shape = cause_shape(failure.cause)
         # Facts, not wording: 404 and 500 differ in more than a number.
         same = (shape, failure.origin, failure.types[:1], failure.status, failure.exit_code)
-        group = groups.get(same)
-        if group is None:
-            group = groups[same] = CauseGroup(shape, failure.cause, item.index, where=raised_at(failure))
-        group.count += 1
-        group.keys.append(item.key)
-    return sorted(groups.values(), key=lambda group: -group.count)
+        if same not in groups:
+            groups[same] = CauseGroup(shape, failure.cause, item.index, where=raised_at(failure))
+        keys.setdefault(same, []).append(item.key)
+    whole = [replace(group, keys=tuple(keys[same])) for same, group in groups.items()]
+    return sorted(whole, key=lambda group: -group.count)
 
 
 def raised_at(failure: Failure) -> str:

@@ -87,7 +87,7 @@ class ItemDetails:
             "attempts": to_builtins(view.tries),
             "error": to_builtins(view.failure),
             "output": view.output,
-            "files": to_builtins(view.files),
+            "files": to_builtins([one.as_result for one in view.files]),
             "usage": view.usage.as_json() if view.usage is not None else None,
             "edited": to_builtins(view.edited),
             "by": (record.by or None) if record is not None else None,

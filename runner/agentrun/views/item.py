@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from sys import intern
 from typing import Any, Literal
+
+from msgspec import structs, to_builtins
 
 from agentrun.agents.failure import Failure
 from agentrun.agents.messages import Answer
-from agentrun.checkpoint.record import Edited, PublishedFile, Record
+from agentrun.checkpoint.record import NOTHING, Edited, PublishedFile, Record
 from agentrun.checkpoint.record import Question as Question
 from agentrun.checkpoint.record import Try as Try
 from agentrun.money.usage import Usage
@@ -105,6 +108,25 @@ class ItemView:
         """One line: why it failed or was skipped."""
         return self.failure.cause if self.failure is not None else ""
 
+    def brief(self) -> ItemView:
+        """The item with what `as_json` shows and without all that may be large, for those who hold many."""
+        record = self.record
+        if record is None:
+            return self
+        asked, error = record.question, record.error
+        slim = structs.replace(
+            record,
+            hash="",
+            agent=intern(record.agent),
+            question=structs.replace(asked, details={}) if isinstance(asked, Question) else asked,
+            error=structs.replace(error, traceback="") if error is not None else None,
+            warning="",
+            carry=None,
+            files=[],
+            output=NOTHING,
+        )
+        return replace(self, record=slim)
+
     def as_json(self) -> dict[str, Any]:
         """What a list of items shows."""
         return {
@@ -148,6 +170,4 @@ class StepView:
         if self.kind == "step":
             return common | {"name": self.name, "n": self.n, "output": self.output}
         assert self.answer is not None
-        from msgspec import to_builtins
-
         return common | {"question": self.question, "answer": to_builtins(self.answer)}

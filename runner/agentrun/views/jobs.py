@@ -12,7 +12,7 @@ from msgspec import to_builtins
 from agentrun.checkpoint.checkpoint import Checkpoint, Running
 from agentrun.checkpoint.summary import OpenQuestion as OpenQuestion
 from agentrun.checkpoint.summary import Summary as Summary
-from agentrun.errors import CheckpointError
+from agentrun.errors import CheckpointError, DiskError, TrustError
 from agentrun.money.budget import Totals
 from agentrun.store.port import Catalogue, Reader, Store
 from agentrun.store.port import HistoryEvent as HistoryEvent
@@ -109,13 +109,21 @@ def view_job(store: Store, name: str) -> JobView:
             if reader.summary is not None:
                 return _ended(reader.summary, name, store.folder)
             return JobView(name, "new", store.folder)
-    except CheckpointError as error:
+    except (CheckpointError, DiskError) as error:
         return JobView(name, "damaged", store.folder, problem=error.message)
 
 
 def list_jobs(catalogue: Catalogue) -> list[JobView]:
-    """All jobs that are known there, by name."""
-    return [view_job(catalogue.store(name), name) for name in catalogue.names()]
+    """All jobs that are known there, by name. One that others could tamper with is not read, and does not hide the
+    others."""
+    return [_listed(catalogue.store(name), name) for name in catalogue.names()]
+
+
+def _listed(store: Store, name: str) -> JobView:
+    try:
+        return view_job(store, name)
+    except TrustError as error:
+        return JobView(name, "damaged", store.folder, problem=error.message)
 
 
 def _unfinished(reader: Reader, checkpoint: Checkpoint, folder: Path | None) -> JobView:
@@ -124,7 +132,7 @@ def _unfinished(reader: Reader, checkpoint: Checkpoint, folder: Path | None) -> 
     if holder is not None:
         status = "running"
     elif not counts.get("pending"):
-        status = "waiting" if counts.get("waiting") else "failed"
+        status = "waiting" if counts.get("waiting") else "failed" if counts.get("failed") else "interrupted"
     return JobView(
         job=checkpoint.job,
         status=status,

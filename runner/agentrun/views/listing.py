@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from agentrun.checkpoint.checkpoint import Checkpoint, Running
 from agentrun.checkpoint.ledger import NO_REF, PENDING, STATE_NAMES, WAITING, Ledger
 from agentrun.checkpoint.record import Record
-from agentrun.checkpoint.summary import Summary, first_checkpoint
+from agentrun.checkpoint.summary import Summary, checkpoint_after, first_checkpoint, last_finished
 from agentrun.errors import AgentrunError, ItemsError
 from agentrun.item import key_digest
 from agentrun.items.open import Source, open_source
@@ -99,7 +99,9 @@ def read_source(store: Store, job: Job, *, spool: Path | None = None) -> Iterato
 
 
 def _source(store: Store, job: Job, reader: Reader) -> Source:
-    checkpoint = reader.checkpoint or first_checkpoint(job)
+    finished = last_finished(reader.summaries)
+    new = checkpoint_after(finished, number=0) if finished is not None else first_checkpoint(job, number=0)
+    checkpoint = reader.checkpoint or new
     spool = Workspace(store).spool(checkpoint.context.spool) if checkpoint.context.spool else None
     source = open_items(job, checkpoint, ended=reader.summaries, folder=store.folder, spool=spool)
     if source is None:

@@ -81,6 +81,7 @@ class Bench:
             launch=1,
             number=1,
             run_id="r",
+            series="r",
             params=job.params,
             carry=None,
             timeout_seconds=30.0,

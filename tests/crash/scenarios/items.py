@@ -15,7 +15,7 @@ from agentrun.checkpoint.record import Try
 from agentrun.checkpoint.summary import Summary, first_checkpoint
 from agentrun.items.open import open_source
 from agentrun.job.options import Options
-from agentrun.outputs.results import write_results
+from agentrun.outputs.results import result_lines, write_results
 from agentrun.runs.feed import feed
 from agentrun.runs.recovery import recover
 from agentrun.runs.units import Ended, Unit
@@ -199,10 +199,9 @@ class Items(DyingScenario):
             memory[COMPLETED] = 1
             lease.release()
             return 0
-        checkpoint = loaded.checkpoint or first_checkpoint(job)
-        resumed = loaded.checkpoint is not None
+        checkpoint = loaded.checkpoint or first_checkpoint(job, number=1)
         source = open_source(job.items, job.base)
-        run = recover(store, job, source, checkpoint, resumed=resumed, agent="v1", options=Options())
+        run = recover(store, job, source, checkpoint, agent="v1", options=Options())
         ledger = run.ledger
         context = checkpoint.context
         context.identity, context.launches = job.identity(), context.launches + 1
@@ -220,7 +219,7 @@ class Items(DyingScenario):
             memory[ACKNOWLEDGED] = work.item.index + 1
         store.commit(run.next_checkpoint({}))
         summary = Summary.of(checkpoint, status="finished")
-        summary.output = write_results(ledger, store, run.output, Disk())
+        summary.output = write_results(result_lines(ledger, store), run.output, Disk())
         store.finish(summary)
         memory[COMPLETED] = 1
         lease.release()

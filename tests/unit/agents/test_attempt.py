@@ -35,6 +35,7 @@ def test_an_attempt_crosses_as_json(item: Item) -> None:
         launch=3,
         number=4,
         run_id="r",
+        series="s",
         params={"customer": "acme"},
         carry=["x"],
         timeout_seconds=1.5,
@@ -57,8 +58,8 @@ def test_an_attempt_crosses_as_json(item: Item) -> None:
     ],
 )
 def test_an_outcome_crosses_as_json_with_its_output_beside_it(outcome: Outcome) -> None:
-    ended = Ended.of(outcome, ends=True)
-    assert list(ended.as_json()) == ["type", "ends", "kind", "failure", "made_files"]
+    ended = Ended.of(outcome, attempt_id="9f86d081884c7d65", no=3, ends=True)
+    assert list(ended.as_json()) == ["type", "id", "no", "ends", "kind", "failure", "made_files"]
     assert Ended.from_json(crossed(ended.as_json())) == ended
     assert ended.outcome(outcome.output) == outcome
 

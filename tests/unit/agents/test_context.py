@@ -31,6 +31,7 @@ from agentrun.agents.messages import (
 )
 from agentrun.errors import Parked
 from agentrun.item import Item
+from agentrun.money.usage import Reported
 from agentrun.values.json import NotJson
 
 
@@ -83,7 +84,8 @@ def context(end: Recorder | None = None, *, carry: Any = None, carries: bool = T
         "generation": 0,
         "launch": 1,
         "number": 2,
-        "run_id": "r1",
+        "run_id": "r2",
+        "series": "r1",
         "params": {"customer": "acme"},
         "carry": carry,
         "timeout_seconds": None,
@@ -96,7 +98,7 @@ def context(end: Recorder | None = None, *, carry: Any = None, carries: bool = T
 def test_an_idempotency_key_stays_what_it_always_was(key: str) -> None:
     for generation in (0, 3):
         named = json.dumps(["run", key, generation, "send"])
-        assert idempotency_key("run", key, generation, "send") == str(uuid5(UUID(NAMESPACE), named))
+        assert idempotency_key("run", key, generation, "send") == str(uuid5(NAMESPACE, named))
 
 
 def test_an_idempotency_key_is_a_uuid_that_only_its_parts_decide() -> None:
@@ -112,15 +114,15 @@ def test_keys_stay_as_they_are_from_version_to_version() -> None:
     assert idempotency_key("r1", "a.txt", 0, "send") == "6350dc11-1858-5d0c-be75-98f6a2333043"
 
 
-def test_the_key_is_the_same_in_every_attempt_and_launch() -> None:
-    assert context(number=1, launch=1).key("send") == context(number=3, launch=9).key("send")
+def test_the_key_is_the_same_in_every_attempt_launch_and_run_of_a_series() -> None:
+    assert context(number=1, launch=1).key("send") == context(number=3, launch=9, run_id="r7").key("send")
     assert context().key("send") != context(generation=1).key("send")
     assert context().key() == idempotency_key("r1", "a.txt", 0, "")
 
 
 def test_it_tells_of_its_attempt() -> None:
     ctx = context()
-    assert (ctx.attempt, ctx.run_id, ctx.item.key, ctx.params["customer"]) == (2, "r1", "a.txt", "acme")
+    assert (ctx.attempt, ctx.run_id, ctx.item.key, ctx.params["customer"]) == (2, "r2", "a.txt", "acme")
     with pytest.raises(TypeError):
         ctx.params["customer"] = "other"  # type: ignore[index]
 
@@ -281,10 +283,10 @@ def test_usage_is_told_at_once_and_may_be_awaited_or_not() -> None:
 
     asyncio.run(agent(context(end)))
     first, second, third = end.sent
-    assert first == Used(cost=0.25)
-    assert second == Used(model="m", input_tokens=3, output_tokens=4)
+    assert first == Used(Reported(cost=0.25))
+    assert second == Used(Reported(model="m", input_tokens=3, output_tokens=4))
     assert isinstance(third, Used)
-    assert (third.cost, third.input_tokens, third.model) == (1.0, 5, "gpt-x")
+    assert (third.reported.cost, third.reported.input_tokens, third.reported.model) == (1.0, 5, "gpt-x")
     with pytest.raises(ValueError, match="cost"):
         context(end).usage(cost=-1)
 

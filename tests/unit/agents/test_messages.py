@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from agentrun.agents.messages import (
     NAME_LIMIT_BYTES,
@@ -27,6 +28,7 @@ from agentrun.agents.messages import (
     read_message,
     read_reply,
 )
+from agentrun.money.usage import Reported
 
 
 @pytest.mark.parametrize(
@@ -40,17 +42,26 @@ from agentrun.agents.messages import (
         (Ask("Send?", {"draft": "b"}), {"type": "ask", "question": "Send?", "details": {"draft": "b"}}),
     ],
 )
-def test_a_message_crosses_as_json(message: Message, form: dict[str, Any]) -> None:
+def test_a_message_crosses_as_json_with_its_address(message: Message, form: dict[str, Any]) -> None:
+    message = replace(message, id="9f86d081884c7d65", no=3)
+    form = {**form, "id": "9f86d081884c7d65", "no": 3}
     assert message.as_json() == form
     assert read_message(json.loads(json.dumps(form))) == message
     assert read_message({**form, "of a later version": 1}) == message
 
 
+@pytest.mark.parametrize("address", [{}, {"id": "a"}, {"no": 1}, {"id": 5, "no": 1}, {"id": "a", "no": "1"}])
+def test_half_an_address_is_none(address: dict[str, Any]) -> None:
+    assert read_message({"type": "log", "text": "a", **address}) == Log("a")
+
+
 def test_usage_crosses_with_every_field() -> None:
-    used = Used.read({"model": "m", "input_tokens": 9, "cache_write_tokens": 4, "cache_write_1h_tokens": 2, "cost": 1})
+    given = {"model": "m", "input_tokens": 9, "cache_write_tokens": 4, "cache_write_1h_tokens": 2, "cost": 1}
+    used = Used(Reported.read(given), id="9f86d081884c7d65", no=3)
     assert read_message(json.loads(json.dumps(used.as_json()))) == used
-    assert (used.cache_write_1h_tokens, used.requests, used.cost) == (2, 1, 1.0)
-    assert read_message({"type": "usage", "cost": 0}) == Used(cost=0.0)
+    reported = used.reported
+    assert (reported.cache_write_1h_tokens, reported.requests, reported.cost) == (2, 1, 1.0)
+    assert read_message({"type": "usage", "cost": 0}) == Used(Reported(cost=0.0))
 
 
 @pytest.mark.parametrize(

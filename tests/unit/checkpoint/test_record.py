@@ -20,7 +20,6 @@ from agentrun.checkpoint.record import (
     check_record,
     decode_record,
     encode_record,
-    highest_seq,
     seal_record,
 )
 from agentrun.money.usage import Usage
@@ -148,11 +147,6 @@ def test_any_flipped_bit_is_noticed() -> None:
 @pytest.mark.parametrize("line", [b"", b"{}", b'{"crc":"', b"\0" * 200])
 def test_what_is_no_record_is_noticed(line: bytes) -> None:
     assert not check_record(line)
-
-
-def test_the_newest_commit_is_found_among_records() -> None:
-    assert highest_seq([encode_record(make_record(seq=seq)) for seq in (3, 9, 4)]) == 9
-    assert highest_seq([]) == 0
 
 
 def test_an_edited_record_is_sealed_again() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import sys
@@ -34,6 +35,7 @@ class Bench:
         self.messages: list[dict[str, Any]] = []
         self.environ: dict[str, str] = {}
         self.guardian: Guardian | None = None
+        self._launches = itertools.count(1)
 
     def job(self, **changes: Any) -> Job:
         values: dict[str, Any] = {
@@ -78,12 +80,14 @@ class Bench:
             await executor.close()
 
     def attempt(self, data: Any = None, **changes: Any) -> Attempt:
+        """Another attempt of item 0, each of a launch of its own: no two have the same id."""
         values: dict[str, Any] = {
             "item": Item(0, "k", data),
             "generation": 0,
-            "launch": 1,
+            "launch": next(self._launches),
             "number": 1,
             "run_id": "r",
+            "series": "s",
             "params": {"customer": "acme"},
             "carry": None,
             "timeout_seconds": 30.0,
@@ -92,8 +96,14 @@ class Bench:
         }
         return Attempt(**{**values, **changes})
 
+    @staticmethod
+    def item(index: int, data: Any = None) -> Item:
+        return Item(index, f"k{index}", data)
+
     async def channel(self, message: Message) -> Reply:
-        self.messages.append(message.as_json())
+        form = message.as_json()
+        assert form.pop("id") and form.pop("no")
+        self.messages.append(form)
         return Received()
 
     def log(self) -> str:

@@ -27,8 +27,8 @@ def test_an_agent_gets_its_item_and_context_and_returns_its_output(bench: Bench,
 
     async def scenario() -> None:
         async with bench.executor(source, isolation) as executor:
-            attempt = bench.attempt({"n": 2**53}, number=3)
-            first, second = [bench.output(await executor.run(attempt, bench.channel)) for _ in range(2)]
+            attempts = [bench.attempt({"n": 2**53}, number=3) for _ in range(2)]
+            first, second = [bench.output(await executor.run(attempt, bench.channel)) for attempt in attempts]
             assert first == second
             assert first[:4] == ["k", 2**53, "acme", 3] and len(first[4]) == 36
             assert bench.messages == [{"type": "progress", "text": "half way"}] * 2

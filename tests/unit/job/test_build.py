@@ -174,10 +174,12 @@ def test_identity_is_items_agent_and_params() -> None:
     assert build({**LEAST, "agent": None, "command": ["x"]}).identity()["command"] == ["x"]
 
 
-def test_a_prompt_is_the_same_job_with_another_text_or_model() -> None:
-    edited = build({**PROMPT, "prompt": "Shorter: {text}", "model": "google:n"})
-    assert edited.identity() == build(PROMPT).identity()
-    assert edited.identity() == {"items": "files:docs/*.txt", "key": None, "prompt": True, "params": {}}
+def test_a_prompt_is_the_same_job_with_another_model_but_not_with_another_text() -> None:
+    assert build({**PROMPT, "model": "google:n"}).identity() == build(PROMPT).identity()
+    edited = build({**PROMPT, "prompt": "Shorter: {text}"}).identity()
+    assert edited == {"items": "files:docs/*.txt", "key": None, "prompt": "Shorter: {text}", "params": {}}
+    # The file's text is part of the fingerprint, like an agent's.
+    assert build({**PROMPT, "prompt": "@shorter.md"}).identity()["prompt"] == "@shorter.md"
 
 
 def test_python_items_are_for_jobs_without_a_file() -> None:

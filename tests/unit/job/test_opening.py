@@ -29,7 +29,7 @@ def opened(base: Path, ref: str | None, **flags: Any) -> OpenJob:
 
 def keep(found: OpenJob) -> None:
     """As a launch does."""
-    store, checkpoint = store_of(found), first_checkpoint(found.job)
+    store, checkpoint = store_of(found), first_checkpoint(found.job, number=1)
     checkpoint.seq, checkpoint.context.kept = 1, dict(found.kept.values)
     lease = store.lock()
     store.load()

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.agents.attempt import Attempt, Channel, Outcome, addressed
 from agentrun.agents.failure import Failure
 from agentrun.agents.messages import Carry, Received
 from agentrun.checkpoint.checkpoint import Checkpoint
@@ -106,7 +106,7 @@ class FakeExecutor:
         self.most_live = max(self.most_live, len(self.live))
         attempt.log_path.write_bytes(b"")
         try:
-            return await self.script(attempt, channel)
+            return await self.script(attempt, addressed(attempt.id, channel))
         finally:
             self.live.discard(key)
 
@@ -198,6 +198,10 @@ class World:
                 self.go(script, **options)
         finally:
             self.hook = lambda store: None
+
+    def clear(self) -> None:
+        """Forget everything that ran, but not the items."""
+        self.store().clear()
 
     def state(self) -> Checkpoint | None:
         store = self.store()

@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from agentrun.agents.attempt import Attempt, Channel, Outcome, call_json
+from agentrun.agents.attempt import Attempt, Channel, Outcome, addressed, call_json
 from agentrun.agents.failure import THREAD_TIMEOUT, Failure
-from agentrun.agents.messages import Carry, Log, Received, Refused, Reply
+from agentrun.agents.messages import Ask, Carry, Log, Received, Refused, Reply, Stray
 from agentrun.checkpoint.checkpoint import Checkpoint, RunContext
 from agentrun.checkpoint.ledger import Ledger
 from agentrun.events import Event, Retrying
@@ -44,6 +44,7 @@ class Scripted:
         self.outcomes = outcomes
         self.attempts: list[Attempt] = []
         self.on_run: Callable[[Attempt, Channel], Awaitable[None]] | None = None
+        self.addresses = True
 
     async def start(self) -> None:
         pass
@@ -51,7 +52,7 @@ class Scripted:
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
         self.attempts.append(attempt)
         if self.on_run is not None:
-            await self.on_run(attempt, channel)
+            await self.on_run(attempt, addressed(attempt.id, channel) if self.addresses else channel)
         return self.outcomes[min(len(self.attempts), len(self.outcomes)) - 1]
 
     async def close(self) -> None:
@@ -60,6 +61,17 @@ class Scripted:
 
 async def _refuse(_: object) -> NoReturn:
     raise AssertionError("there are no steps here")
+
+
+class EndlessSleep:
+    """The wait before a retry, from which only a cancellation wakes."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+
+    async def __call__(self, seconds: float) -> None:
+        self.begun.set()
+        await asyncio.Event().wait()
 
 
 class Bench:
@@ -199,16 +211,10 @@ def test_skipped_is_settled_and_cancelled_goes_back(bench: Bench) -> None:
 
 def test_cancelling_ends_the_wait_before_a_retry(bench: Bench) -> None:
     async def main() -> None:
-        waiting = asyncio.Event()
-
-        async def sleep(seconds: float) -> None:
-            waiting.set()
-            await asyncio.Event().wait()
-
-        bench.sleep = sleep
+        bench.sleep = sleep = EndlessSleep()
         executor = Scripted(TRANSIENT)
         task = asyncio.ensure_future(bench.settle(executor))
-        await waiting.wait()
+        await sleep.begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -219,17 +225,11 @@ def test_cancelling_ends_the_wait_before_a_retry(bench: Bench) -> None:
 
 def test_a_stop_ends_the_wait_before_a_retry_and_the_item_goes_back(bench: Bench) -> None:
     async def main() -> None:
-        waiting = asyncio.Event()
-
-        async def sleep(seconds: float) -> None:
-            waiting.set()
-            await asyncio.Event().wait()
-
-        bench.sleep = sleep
+        bench.sleep = sleep = EndlessSleep()
         executor = Scripted(TRANSIENT)
         attempts = bench.attempts(executor)
         task = asyncio.ensure_future(bench.settle(executor, attempts=attempts))
-        await waiting.wait()
+        await sleep.begun.wait()
         attempts.stop()
         assert (await task).kind == "back" and len(executor.attempts) == 1
 
@@ -279,6 +279,55 @@ def test_messages_that_nobody_knows_are_answered_with_an_error(bench: Bench) -> 
     asyncio.run(bench.settle(executor))
     assert replies[0] == Received()
     assert all(isinstance(reply, Refused) and "does not know" in reply.error for reply in replies[1:])
+
+
+@pytest.mark.parametrize(
+    ("addresses", "says"),
+    [
+        ([("mine", 2)], "its message 2 arrived in place of 1"),
+        ([("mine", 1), ("mine", 1)], "its message 1 arrived in place of 2"),
+        ([("mine", 1), ("another", 2)], "a message of another attempt"),
+        ([("", 0)], "a message of another attempt"),
+    ],
+)
+def test_an_attempt_is_lost_to_a_stray_message_whatever_it_returns(
+    bench: Bench, addresses: list[tuple[str, int]], says: str
+) -> None:
+    replies: list[Reply] = []
+
+    async def on_run(attempt: Attempt, channel: Channel) -> None:
+        if attempt.number == 1:
+            for number, (whose, no) in enumerate(addresses):
+                message = Carry(number)
+                message.address(attempt.id if whose == "mine" else whose, no)
+                replies.append(await channel(message))
+
+    executor = Scripted(DONE)
+    executor.on_run, executor.addresses = on_run, False
+    ended = asyncio.run(bench.settle(executor))
+    assert isinstance(replies[-1], Stray) and says in replies[-1].error
+    assert [one.number for one in ended.tries] == [1, 2] and says in ended.tries[0].cause
+    assert ended.kind == "done" and not ended.carry_set
+
+
+def test_attempts_of_an_item_that_was_parked_are_counted_on_and_their_ids_differ(bench: Bench) -> None:
+    async def on_run(attempt: Attempt, channel: Channel) -> None:
+        if len(executor.attempts) == 2:
+            await channel(Ask("Well?", {}))
+
+    # The second is parked; with the answer it fails twice more, and that is what its retries count.
+    executor = Scripted(TRANSIENT, DONE, TRANSIENT, TRANSIENT, DONE)
+    executor.on_run = on_run
+    bench.job = replace(bench.job, retries=2)
+
+    async def main() -> None:
+        attempts = bench.attempts(executor)
+        assert (await bench.settle(executor, attempts=attempts)).kind == "waiting"
+        answered = await bench.settle(executor, attempts=attempts)
+        assert answered.kind == "done" and [one.number for one in answered.tries] == [3, 4, 5]
+
+    asyncio.run(main())
+    assert len({attempt.id for attempt in executor.attempts}) == 5
 
 
 def test_what_each_failed_attempt_said_is_in_the_items_log(bench: Bench) -> None:

@@ -11,7 +11,7 @@ from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.failure import Failure
 from agentrun.agents.messages import Received, Used
 from agentrun.checkpoint.record import Record, Try
-from agentrun.money.usage import Usage
+from agentrun.money.usage import Reported, Usage
 from unit.launch.bench import FakeExecutor, Script, World, answer, failing, idle, names
 
 
@@ -23,7 +23,7 @@ def costing(*, bill: dict[str, float], prices: dict[str, float] | None = None, d
         cost = (prices or {}).get(key, default)
         bill[key] = bill.get(key, 0.0) + cost
         await idle()
-        assert await channel(Used(cost=cost, input_tokens=100, output_tokens=10)) == Received()
+        assert await channel(Used(Reported(cost=cost, input_tokens=100, output_tokens=10))) == Received()
         return await answer(attempt, channel)
 
     return script
@@ -33,10 +33,10 @@ def test_usage_is_added_up_for_attempts_items_and_the_run(world: World) -> None:
     world.items("x", "y")
 
     async def script(attempt: Attempt, channel: Channel) -> Outcome:
-        await channel(Used(cost=0.25, input_tokens=10, output_tokens=1))
+        await channel(Used(Reported(cost=0.25, input_tokens=10, output_tokens=1)))
         if attempt.item.key == "x" and attempt.number == 1:
             return failing("Retry")
-        await channel(Used(cost=0.5, input_tokens=20, output_tokens=2))
+        await channel(Used(Reported(cost=0.5, input_tokens=20, output_tokens=2)))
         return await answer(attempt, channel)
 
     summary = world.go(script)
@@ -53,7 +53,7 @@ def test_the_items_own_usage_goes_on_over_launches(world: World) -> None:
     world.items("x")
 
     async def fails(attempt: Attempt, channel: Channel) -> Outcome:
-        await channel(Used(cost=0.25))
+        await channel(Used(Reported(cost=0.25)))
         return failing()
 
     assert world.go(fails).exit_code == 1
@@ -171,7 +171,7 @@ def test_a_model_without_a_price_stops_the_run_and_says_which_line_to_add(world:
     world.job = replace(world.job, budget=1.0)
 
     async def script(attempt: Attempt, channel: Channel) -> Outcome:
-        await channel(Used(model="no-such-model-9000", input_tokens=5, output_tokens=5))
+        await channel(Used(Reported(model="no-such-model-9000", input_tokens=5, output_tokens=5)))
         return await answer(attempt, channel)
 
     summary = world.go(script)
@@ -205,7 +205,7 @@ def test_no_further_attempt_is_made_that_would_pass_the_budget(world: World) -> 
 
     async def script(attempt: Attempt, channel: Channel) -> Outcome:
         attempts.append(attempt.item.key)
-        await channel(Used(cost=0.1))
+        await channel(Used(Reported(cost=0.1)))
         return failing("Retry") if attempt.item.key == "y" else await answer(attempt, channel)
 
     summary = world.go(script)

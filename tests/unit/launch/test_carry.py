@@ -28,6 +28,7 @@ def test_the_carry_goes_from_item_to_item_and_over_a_crash(carrying: World) -> N
     expected = carried(carrying)
     for landed in (False, True):
         for commits in range(1, 6):
+            carrying.clear()
             carrying.crash(counting, commits=commits, landed=landed, overwrite=True)
             assert carrying.go(counting).exit_code == 0
             assert len(carrying.ran) == 6 - commits + (not landed)

@@ -59,7 +59,7 @@ def test_a_state_whose_run_has_a_summary_is_cleared_and_nothing_is_run(in_folder
     assert in_folder.ran == [] and not (in_folder.folder / "state.json").exists()
     assert any(isinstance(event, Warned) and "finished already" in event.text for event in in_folder.events)
     assert (in_folder.base / "out.jsonl").read_bytes() == results
-    assert in_folder.go().exit_code == 0 and in_folder.ran == ["a", "b"]
+    assert in_folder.go().nothing_to_do and in_folder.ran == []
 
 
 def test_results_that_a_dying_launch_had_renamed_already_are_its_own(world: World) -> None:

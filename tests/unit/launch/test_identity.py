@@ -86,7 +86,7 @@ def test_another_job_under_the_name_of_an_unfinished_run_is_refused(world: World
     assert world.state() == before
     world.job = mine
     assert world.go().exit_code == 0
-    world.job = replace(world.job, **change)
+    world.job = replace(world.job, **change, file=world.base / "job.toml")
     assert world.go(overwrite=True).exit_code == 0
 
 
@@ -120,7 +120,7 @@ def test_fresh_with_items_from_python_reads_the_new_ones(in_folder: World) -> No
             in_folder.store(),
             agent="v1",
             options=Options(wait_seconds=0, **options),
-            items=list(items),
+            items=list(items) or None,
         )
         try:
             assert launch.prepare() is None
@@ -131,7 +131,10 @@ def test_fresh_with_items_from_python_reads_the_new_ones(in_folder: World) -> No
     assert go("a", "b", "c", limit=1).exit_code == 4
     assert go("d", "e", fresh=True).exit_code == 0
     assert in_folder.keys() == ["d", "e"]
-    assert list(in_folder.folder.glob("*.spool")) == []
+    # The newest finished run keeps its items, for a launch that is given none.
+    assert len(list(in_folder.folder.glob("*.spool"))) == 1
+    assert go(fresh=True).exit_code == 0
+    assert in_folder.keys() == ["d", "e"]
 
 
 def test_dying_while_an_old_run_is_abandoned_loses_neither_run(in_folder: World) -> None:
@@ -153,6 +156,8 @@ def test_an_output_that_no_run_of_this_job_wrote_is_refused_before_anything_runs
     assert world.go(overwrite=True).exit_code == 0
     assert world.go().exit_code == 0  # now it is our own
     (world.base / "out.jsonl").write_text("edited\n")
+    assert world.go().nothing_to_do
+    world.items("a", "b", "c")
     with pytest.raises(JobError, match="--overwrite"):
         world.go()
 

@@ -150,6 +150,7 @@ def test_the_first_answer_wins_and_a_message_taken_in_twice_does_no_harm(world: 
 @pytest.mark.parametrize("landed", [False, True])
 def test_an_answer_is_never_lost_wherever_the_launch_dies(world: World, landed: bool) -> None:
     for commits in range(1, 7):
+        world.clear()
         world.items("x", "y")
         assert world.go(asking, overwrite=True).exit_code == 3
         post(world, reply(world, "x", text="one"), reply(world, "y", text="two"))
@@ -227,6 +228,7 @@ def test_redo_begins_a_new_generation_at_the_next_launch(world: World) -> None:
 def test_redo_is_done_once_wherever_the_launch_dies(world: World) -> None:
     for landed in (False, True):
         for commits in range(1, 6):
+            world.clear()
             world.items(*names(3))
             assert world.go(limit=2, overwrite=True).exit_code == 4
             post(world, message(world, "redo", "k000", keep_before=None, now=False))
@@ -487,7 +489,7 @@ def test_with_a_carry_an_edited_output_keeps_what_follows_and_an_edited_carry_ru
     assert outputs(world)["k001"] == "by hand"
 
     world.items(*names(6))
-    assert world.go(counting, limit=4, overwrite=True).exit_code == 4
+    assert world.go(counting, limit=4, fresh=True).exit_code == 4
     post(world, message(world, "edit", "k002", seq=seq_of(world, "k002"), carry=["anew"]))
     assert world.go(counting).exit_code == 0
     assert world.ran == ["k003", "k004", "k005"]

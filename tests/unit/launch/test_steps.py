@@ -50,6 +50,7 @@ def test_a_step_that_is_on_disk_is_never_called_again_wherever_the_launch_dies(w
     for commits in range(1, 14):
         for landed in (False, True):
             calls: Counter[str] = Counter()
+            world.clear()
             world.items(*names(3))
             world.crash(with_steps(calls, *steps), commits=commits, landed=landed, overwrite=True)
             state = world.state()

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from agentrun.checkpoint.checkpoint import Running
 from agentrun.money.budget import Purse, Totals
@@ -82,3 +82,14 @@ def test_ten_items_of_a_tenth_fit_into_one_though_floats_do_not_add_up() -> None
         assert purse.refusal() is None
         settle(purse, row, 0.1)
     assert purse.refusal() is not None
+
+
+def test_a_copy_of_the_totals_does_not_change_when_more_is_charged() -> None:
+    """A checkpoint is written in another thread, from the copy that was taken with `running`."""
+    purse = Purse(Totals(cost=0.1, dearest=0.1), budget=9.0)
+    purse.charge_left([Running(index=0, key="a", reserved=0.1)])
+    copy = structs.replace(purse.totals)
+    before = to_builtins(copy)
+    settle(purse, 0, 0.3)
+    purse.charge_left([Running(index=1, key="b", reserved=0.1)])
+    assert to_builtins(copy) == before

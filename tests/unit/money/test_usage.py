@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -259,6 +260,7 @@ def test_what_was_given_is_named() -> None:
         ({"cost": 1, "requests": -2}, "requests is -2"),
         ({"cost": float("nan")}, "cost is NaN; it must be US dollars"),
         ({"cost": float("inf")}, "cost is Infinity"),
+        ({"cost": 1e300}, "at most 2"),
         ({"cost": -0.01}, "cost is -0.01"),
         ({"cost": "3"}, 'cost is "3"'),
         ({"cost": 1, "model": 3}, "model is 3; it must be text"),
@@ -270,6 +272,31 @@ def test_a_message_that_makes_no_sense_is_refused(message: dict[str, Any], why: 
     with pytest.raises(ValueError) as caught:
         Reported.read(message)
     assert why in str(caught.value)
+
+
+@pytest.mark.parametrize("cost", [1e308, math.inf, -math.inf, math.nan, -1, 10**400, Decimal("NaN"), True, "1"])
+def test_a_cost_that_nothing_can_hold_is_refused(cost: Any) -> None:
+    with pytest.raises(ValueError, match=r"usage: cost is .*; it must be US dollars, 0 or more, and at most 2\*\*53"):
+        Reported(cost=cost)
+
+
+@pytest.mark.parametrize("tokens", [10**400, 2**53 + 1, -1, 1.5])
+def test_a_count_that_nothing_can_hold_is_refused(tokens: Any) -> None:
+    with pytest.raises(ValueError, match=r"input_tokens is .*; it must be a whole number, 0 or more, and at most"):
+        Reported(input_tokens=tokens)
+
+
+def test_a_number_that_python_does_not_write_is_refused_in_words() -> None:
+    with pytest.raises(ValueError, match="input_tokens is a very large int; it must be"):
+        Reported(input_tokens=10**5000)
+
+
+def test_totals_have_room_up_to_what_every_reader_of_json_counts_exactly() -> None:
+    total = Usage(input_tokens=2**53 - 10, requests=1)
+    assert total.has_room_for(Usage(output_tokens=10, cost=2.0**53))
+    assert not total.has_room_for(Usage(output_tokens=11))
+    assert not Usage(cost=2.0**53).has_room_for(Usage(cost=2.0))
+    assert not Usage(requests=2**53).has_room_for(Usage(requests=1))
 
 
 def test_a_report_has_every_field() -> None:

@@ -14,7 +14,7 @@ import pytest
 from agentrun.checkpoint.record import PublishedFile
 from agentrun.errors import DiskError, UsageError
 from agentrun.item import key_digest
-from agentrun.outputs.files import FILES_MOST, ItemFiles, ItemFilesError, files_folder
+from agentrun.outputs.files import FILES_MOST, ItemFiles, ItemFilesError, differing_files, files_folder
 from agentrun.system.disk import Disk
 from agentrun.values.names import folder_name
 from crash.disks import FaultyDisk, RecordingDisk
@@ -54,11 +54,17 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-class NoLinks(Disk):
-    """The results are on another file system."""
+class NoCopyRange(Disk):
+    """The results are on a file system to which the system cannot copy by itself."""
 
-    def link(self, source: str, target: str) -> None:
+    def copy_some(self, source: int, fd: int) -> int:
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+
+def as_results(files: list[PublishedFile]) -> list[PublishedFile]:
+    """Without the times, which differ."""
+    assert all(one.mtime_ns for one in files)
+    return [one.as_result for one in files]
 
 
 def test_an_items_folder_is_its_keys_and_another_in_each_generation(tmp_path: Path) -> None:
@@ -68,12 +74,12 @@ def test_an_items_folder_is_its_keys_and_another_in_each_generation(tmp_path: Pa
     assert not (tmp_path / "work").exists()
 
 
-@pytest.mark.parametrize("disk", [Disk(), NoLinks()], ids=["linked", "copied"])
+@pytest.mark.parametrize("disk", [Disk(), NoCopyRange()], ids=["by the system", "piece by piece"])
 def test_files_are_published_beside_the_results_and_named_with_size_and_hash(tmp_path: Path, disk: Disk) -> None:
     place = Place(tmp_path, disk)
     place.write("b/c/d.bin", b"\x00" * 5)
     place.write("a.txt", b"a")
-    assert place.publish() == [
+    assert as_results(place.publish()) == [
         PublishedFile("res.files/k/a.txt", 1, SHA_A),
         PublishedFile("res.files/k/b/c/d.bin", 5, hashlib.sha256(b"\x00" * 5).hexdigest()),
     ]
@@ -89,7 +95,7 @@ def test_results_on_another_file_system_get_copies(place: Place, tmp_path: Path)
     with tempfile.TemporaryDirectory(dir=shared) as elsewhere:
         place.output = Path(elsewhere) / "res.jsonl"
         place.write("sub/a", b"a")
-        assert place.publish() == [PublishedFile("res.files/k/sub/a", 1, SHA_A)]
+        assert as_results(place.publish()) == [PublishedFile("res.files/k/sub/a", 1, SHA_A)]
         assert place.published() == {"k/sub/a": b"a"}
 
 
@@ -135,8 +141,16 @@ def test_what_was_there_is_replaced_as_a_whole(place: Place) -> None:
     assert os.listdir(files_folder(place.output)) == ["k"]
 
 
-def test_a_file_that_is_somebody_elses_too_is_copied(place: Place) -> None:
-    """Or what they do to it later would change the results."""
+def test_whoever_still_has_a_file_open_does_not_change_what_was_published(place: Place) -> None:
+    with place.write("a", b"before").open("r+b") as kept_open:
+        (listed,) = place.publish()
+        kept_open.write(b"after!")
+    assert place.published() == {"k/a": b"before"}
+    assert listed.sha256 == hashlib.sha256(b"before").hexdigest()
+    assert os.stat(place.output.parent / listed.path).st_nlink == 1
+
+
+def test_a_file_that_is_somebody_elses_too_keeps_its_mode(place: Place) -> None:
     theirs = place.folder / "theirs"
     theirs.write_bytes(b"before")
     os.chmod(theirs, 0o600)
@@ -145,6 +159,155 @@ def test_a_file_that_is_somebody_elses_too_is_copied(place: Place) -> None:
     theirs.write_bytes(b"after")
     assert place.published() == {"k/a": b"before"}
     assert stat.S_IMODE(theirs.stat().st_mode) == 0o600
+
+
+def test_the_hash_is_of_what_was_published_even_if_the_file_changes_meanwhile(tmp_path: Path) -> None:
+    class Meanwhile(Disk):
+        def copy_some(self, source: int, fd: int) -> int:
+            copied = super().copy_some(source, fd)
+            (busy.work / "out" / "a").write_bytes(b"later, and longer")
+            return copied
+
+    busy = Place(tmp_path, Meanwhile())
+    busy.write("a", b"before")
+    (listed,) = busy.publish()
+    (content,) = busy.published().values()
+    assert (listed.size, listed.sha256) == (len(content), hashlib.sha256(content).hexdigest())
+
+
+def test_a_descriptor_that_an_agent_closed_meanwhile_is_told_and_its_own_file_left_alone(tmp_path: Path) -> None:
+    class Closing(Disk):
+        def copy_some(self, source: int, fd: int) -> int:
+            copied = super().copy_some(source, fd)
+            if copied:
+                # Twice closed: the number was ours by then, and is the agent's now.
+                os.close(fd)
+                assert os.open(agents, os.O_RDWR) == fd
+                numbers.append(fd)
+            return copied
+
+    agents, numbers = tmp_path / "agents", list[int]()
+    agents.write_bytes(b"the agent's own")
+    place = Place(tmp_path, Closing())
+    place.write("a", b"a")
+    with pytest.raises(DiskError, match="closed by other code in this process"):
+        place.publish()
+    assert agents.read_bytes() == b"the agent's own" and place.published() == {}
+    os.close(numbers[0])
+
+
+# ---- the published files, afterwards
+
+
+def test_published_files_that_are_as_recorded_are_not_read_again(place: Place) -> None:
+    place.write("a", b"a")
+    (listed,) = place.publish()
+    assert not list(differing_files(place.output.parent, [listed]))
+    # With another hash on record nobody would notice.
+    wrong = PublishedFile(listed.path, listed.size, "0" * 64, listed.mtime_ns)
+    assert not list(differing_files(place.output.parent, [wrong]))
+
+
+def test_a_published_file_that_was_only_touched_or_moved_is_known_by_its_hash(place: Place) -> None:
+    place.write("a", b"a")
+    (listed,) = place.publish()
+    os.utime(place.output.parent / listed.path)
+    assert not list(differing_files(place.output.parent, [listed, listed.as_result]))
+
+
+def overwrite(path: Path) -> None:
+    path.write_bytes(b"b")
+
+
+def lengthen(path: Path) -> None:
+    path.write_bytes(b"aa")
+
+
+def replace_by_link(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+def replace_by_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    ("act", "what"),
+    [
+        (overwrite, "was changed"),
+        (lengthen, "has 2 bytes instead of 1"),
+        (Path.unlink, "is missing"),
+        (replace_by_link, "cannot be read"),
+        (replace_by_pipe, "cannot be read"),
+    ],
+)
+def test_a_published_file_that_differs_or_is_missing_is_named(
+    place: Place, act: Callable[[Path], None], what: str
+) -> None:
+    place.write("a", b"a")
+    place.write("b", b"b")
+    first, second = place.publish()
+    act(place.output.parent / first.path)
+    assert list(differing_files(place.output.parent, [first, second])) == [(first, what)]
+    assert place.files.carry_over([first, second], place.output, place.output.with_name("new.jsonl"), "k") is None
+    assert not files_folder(place.output.with_name("new.jsonl")).exists() or not os.listdir(
+        files_folder(place.output.with_name("new.jsonl"))
+    )
+
+
+def test_files_are_carried_over_to_another_output(place: Place, tmp_path: Path) -> None:
+    place.write("a", b"a")
+    place.write("sub/deep/b", b"b")
+    before = place.publish()
+    new = tmp_path / "elsewhere" / "next.jsonl"
+    new.parent.mkdir()
+    carried = place.files.carry_over(before, place.output, new, "k")
+    assert carried is not None
+    assert [one.path for one in carried] == ["next.files/k/a", "next.files/k/sub/deep/b"]
+    assert [(one.size, one.sha256) for one in carried] == [(one.size, one.sha256) for one in before]
+    assert not list(differing_files(new.parent, carried)) and not list(differing_files(place.output.parent, before))
+    assert (new.parent / carried[1].path).read_bytes() == b"b"
+    assert not os.path.samefile(new.parent / carried[0].path, place.output.parent / before[0].path)
+
+
+def test_files_that_are_there_already_are_not_copied(place: Place) -> None:
+    place.write("a", b"a")
+    before = place.publish()
+    assert place.files.carry_over(before, place.output, place.output.with_suffix(".txt"), "k") == before
+    assert place.files.carry_over([], place.output, place.output.with_name("new.jsonl"), "k") == []
+    lengthen(place.output.parent / before[0].path)
+    assert place.files.carry_over(before, place.output, place.output, "k") is None
+
+
+@pytest.mark.parametrize("path", ["res.files/k/../../secret", "res.files/other/a", "/etc/hostname"])
+def test_only_an_items_own_files_are_carried_over(place: Place, path: str) -> None:
+    (place.output.parent / "secret").write_bytes(b"a")
+    place.write("a", b"a")
+    place.publish("other")
+    named = PublishedFile(path, 1, SHA_A)
+    assert place.files.carry_over([named], place.output, place.output.with_name("new.jsonl"), "k") is None
+
+
+def test_a_full_disk_while_files_are_carried_over_is_told(place: Place) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    place.write("a", b"a")
+    listed, new = place.publish(), place.output.with_name("new.jsonl")
+    for n in range(1, 50):
+        try:
+            ItemFiles(place.folder, FaultyDisk("fsync", n, full)).carry_over(listed, place.output, new, "k")
+        except DiskError as error:
+            assert "the disk is full" in error.message
+        else:
+            break
+    assert n > 1
+    assert (files_folder(new) / "k" / "a").read_bytes() == b"a"
+
+
+# ---- what is refused
 
 
 def make_link(path: Path) -> None:
@@ -270,7 +433,7 @@ def test_a_sweep_removes_the_folders_of_done_items_and_what_was_half_published(p
     ItemFiles(place.folder / "nowhere").sweep(lambda digest: True, place.folder / "nowhere" / "r.jsonl")
 
 
-@pytest.mark.parametrize("call", ["fsync", "replace", "mkdir", "open"])
+@pytest.mark.parametrize("call", ["fsync", "replace", "mkdir", "open", "write"])
 def test_an_error_of_the_disk_is_told_and_leaves_the_items_files_as_they_were(tmp_path: Path, call: str) -> None:
     def full() -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -291,15 +454,15 @@ def test_an_error_of_the_disk_is_told_and_leaves_the_items_files_as_they_were(tm
     assert place.published() == {"k/sub/a": b"a"}
 
 
-@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("by_the_system", [True, False])
 def test_after_a_power_cut_files_that_were_named_are_whole_and_others_whole_or_absent(
-    tmp_path: Path, links: bool
+    tmp_path: Path, by_the_system: bool
 ) -> None:
     class Recording(RecordingDisk):
-        def link(self, source: str, target: str) -> None:
-            if not links:
+        def copy_some(self, source: int, fd: int) -> int:
+            if not by_the_system:
                 raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-            super().link(source, target)
+            return super().copy_some(source, fd)
 
     place = Place(tmp_path)
     state: State = {"job": None, "job/work": None, "out": None}

@@ -15,7 +15,7 @@ from agentrun.checkpoint.record import Kind, PublishedFile
 from agentrun.checkpoint.summary import Summary
 from agentrun.errors import DiskError, JobError
 from agentrun.item import key_digest
-from agentrun.outputs.results import check_output, result_line, write_results
+from agentrun.outputs.results import check_output, result_line, result_lines, write_results
 from agentrun.store.memory import MemoryStore
 from agentrun.system.disk import Disk
 from unit.records import make_record
@@ -50,7 +50,7 @@ def test_files_stand_behind_the_output_where_there_are_some() -> None:
 
 def test_done_items_are_written_in_item_order(tmp_path: Path) -> None:
     ledger, store = settled("done", "failed", "done", "skipped", "done")
-    written = write_results(ledger, store, tmp_path / "out.jsonl", Disk())
+    written = write_results(result_lines(ledger, store), tmp_path / "out.jsonl", Disk())
     lines = [orjson.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
     assert lines == [{"index": n, "key": f"k{n}", "output": {"n": n}} for n in (0, 2, 4)]
     assert written.bytes == (tmp_path / "out.jsonl").stat().st_size
@@ -77,7 +77,7 @@ def test_results_are_written_wholly_or_not_at_all(tmp_path: Path, operation: str
     ledger, store = settled("done", "done")
     (tmp_path / "out.jsonl").write_text("the old ones")
     with pytest.raises(DiskError, match=r"out\.jsonl") as caught:
-        write_results(ledger, store, tmp_path / "out.jsonl", FailingDisk(operation))
+        write_results(result_lines(ledger, store), tmp_path / "out.jsonl", FailingDisk(operation))
     assert caught.value.exit_code == 74
     assert (tmp_path / "out.jsonl").read_text() == "the old ones"
     assert len(list(tmp_path.iterdir())) == 1
@@ -85,7 +85,9 @@ def test_results_are_written_wholly_or_not_at_all(tmp_path: Path, operation: str
 
 def ended(path: Path, /, **changed: Any) -> Summary:
     ledger, store = settled("done")
-    return Summary(run_id="1", output=structs.replace(write_results(ledger, store, path, Disk()), **changed))
+    return Summary(
+        run_id="1", output=structs.replace(write_results(result_lines(ledger, store), path, Disk()), **changed)
+    )
 
 
 def test_an_output_is_ours_when_a_summary_names_these_very_bytes(tmp_path: Path) -> None:

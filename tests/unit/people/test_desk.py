@@ -19,18 +19,13 @@ from agentrun.checkpoint.message import (
     SkipMessage,
     encode_message,
 )
+from agentrun.checkpoint.record import Kind
 from agentrun.errors import ItemsError, UsageError
 from agentrun.people import desk
 from agentrun.people.desk import ReplyTo, Selection
 from agentrun.views.finding import KnownJob
 from agentrun.views.item import ItemView
-from unit.made import STORES, Made, StoreKind
-
-
-@pytest.fixture(params=STORES)
-def kind(request: pytest.FixtureRequest) -> StoreKind:
-    found: StoreKind = request.param
-    return found
+from unit.made import Made, StoreKind
 
 
 @pytest.fixture
@@ -138,11 +133,71 @@ def test_several_items_are_answered_each_in_its_own_way(made: Made) -> None:
     first, second = posted(made)
     assert isinstance(first, AnswerMessage) and isinstance(second, AnswerMessage)
     assert (first.answer.details, second.answer.text) == ({"draft": "y"}, "no")
-    for reply, says in ((ReplyTo("c", yes=True), "c: is done, not waiting"), (ReplyTo("x", yes=True), "has no item x")):
+
+
+def test_of_several_answers_of_which_one_is_wrong_none_is_posted(made: Made) -> None:
+    made.commit(made.waiting("a"), made.waiting("b", draft="x", copies=2))
+    good = ReplyTo("a", yes=True)
+    for wrong, says in (
+        (ReplyTo("x", yes=True), "^made: has no item x"),
+        (ReplyTo("x", yes=True, where="answers.csv:3"), "^answers.csv:3: made: has no item x"),
+        (ReplyTo("b", yes=True, details={"draf": 1}), "^b: its question has no detail draf; it has draft, copies"),
+        (ReplyTo("b", yes=True, details={"draf": 1}, where="answers.csv:3"), "^answers.csv:3: b: its question has no"),
+        (ReplyTo("b", yes=True, details={"draf": "x"}, is_typed=True), "^b: its question has no detail draf"),
+        (ReplyTo("b", yes=True, details={"copies": "many"}, is_typed=True), "^b: copies is not JSON"),
+    ):
         with pytest.raises(UsageError, match=says):
-            desk.answer_each(made.known, [reply, ReplyTo("a", yes=True)])
-    # Of several of which one is wrong, none is posted.
-    assert len(posted(made)) == 2
+            desk.answer_each(made.known, [good, wrong])
+    with pytest.raises(UsageError, match="made: there are no answers to post"):
+        desk.answer_each(made.known, [])
+    assert posted(made) == []
+
+
+def test_answers_are_checked_even_where_there_is_an_answer_already(made: Made) -> None:
+    made.commit(made.waiting("a"), made.waiting("b"))
+    desk.answer(made.known, named("a"), yes=True)
+    with pytest.raises(UsageError, match="a: its question has no detail draft; it has none"):
+        desk.answer_each(made.known, [ReplyTo("a", yes=True, details={"draft": 1}), ReplyTo("b", yes=True)])
+    assert desk.answer_each(made.known, [ReplyTo("a", yes=True), ReplyTo("b", yes=True)]).already_answered == 1
+
+
+def test_answers_to_items_that_do_not_wait_are_ignored_and_named(made: Made) -> None:
+    made.commit(made.waiting("a"), made.record("b"), made.failed("c"))
+    # Whatever else they say, and however often.
+    replies = [ReplyTo(key, yes=True, details={"no": 1}) for key in "bcdb"]
+    posting = desk.answer_each(made.known, [*replies, ReplyTo("a", yes=True)])
+    assert (keys(posting.items), keys(posting.ignored)) == (["a"], ["b", "c", "d", "b"])
+    assert posting.as_json()["ignored"][0] == {"index": 1, "key": "b", "state": "done"}
+    assert [message.key for message in posted(made)] == ["a"]
+    with pytest.raises(
+        UsageError, match="none of these items, such as b, is waiting for an answer; see which are with"
+    ):
+        desk.answer_each(made.known, replies)
+
+
+def test_two_answers_to_one_item_are_refused(made: Made, tmp_path: Path) -> None:
+    made.commit(made.waiting("a"), made.waiting("b"))
+    for first, second, says in (
+        (ReplyTo("a", yes=True), ReplyTo("a", yes=True), "made: answers a a second time; keep one of the two answers"),
+        (
+            ReplyTo("a", yes=True, where="f.csv:2"),
+            ReplyTo(str(tmp_path / "a"), yes=False, where="f.csv:4"),
+            "f.csv:4: answers a a second time (the first: f.csv:2); keep one of the two answers",
+        ),
+    ):
+        with pytest.raises(UsageError) as error:
+            desk.answer_each(made.known, [first, ReplyTo("b", yes=True), second], here=tmp_path)
+        assert error.value.message == says
+    assert posted(made) == []
+
+
+def test_details_that_were_typed_are_json_unless_the_question_has_text_there(made: Made) -> None:
+    made.commit(made.waiting("a", draft="x", copies=2, cc=["eve"], late=None))
+    typed = {"draft": "3", "copies": "3", "cc": "[]", "late": "true"}
+    desk.answer_each(made.known, [ReplyTo("a", yes=True, details=typed, is_typed=True)])
+    (message,) = posted(made)
+    assert isinstance(message, AnswerMessage)
+    assert message.answer.details == {"draft": "3", "copies": 3, "cc": [], "late": True}
 
 
 def test_what_cannot_be_answered_is_refused_and_nothing_is_posted(made: Made) -> None:
@@ -178,6 +233,24 @@ def test_a_posting_names_the_runner_at_work(made: Made) -> None:
         posting = desk.answer(made.known, named("a"), yes=True)
         assert posting.holder is not None and posting.is_unfinished
     assert desk.skip(made.known, named("b")).holder is None
+
+
+def test_a_posting_is_shown_as_json(made: Made) -> None:
+    made.commit(made.waiting("a"), made.waiting("b"))
+    desk.answer(made.known, named("a"), yes=True)
+    with made.at_work():
+        shown = desk.answer_all(made.known, yes=True).as_json()
+    assert orjson.loads(orjson.dumps(shown)) == shown
+    assert shown.pop("holder")["pid"] > 0
+    assert shown == {
+        "items": [{"index": 1, "key": "b", "state": "waiting"}],
+        "is_unfinished": True,
+        "waits_for_launch": False,
+        "completes": False,
+        "already_answered": 1,
+        "ignored": [],
+    }
+    assert desk.skip(made.known, named("c")).as_json()["holder"] is None
 
 
 # ---- redo
@@ -346,6 +419,16 @@ def test_the_carry_that_the_next_item_gets_is_that_of_the_last_settled_one(tmp_p
     made.commit(made.record("b", after=1, carry=[1, 2]))
     editable = desk.to_edit(made.known)
     assert (editable.value, editable.name, editable.is_carry) == ([1, 2], "the carry after b", True)
+    assert editable.as_json() == {
+        "job": "made",
+        "run_id": made.run_id,
+        "index": 1,
+        "key": "b",
+        "generation": 0,
+        "name": "the carry after b",
+        "is_carry": True,
+        "value": [1, 2],
+    }
     assert desk.edit(editable, [3]).waits_for_launch
     (message,) = posted(made)
     assert isinstance(message, EditMessage) and (message.key, message.seq) == ("b", 2)
@@ -360,6 +443,21 @@ def test_a_carry_that_does_not_exist_cannot_be_edited(tmp_path: Path, made: Made
     carrying.commit(carrying.record("b", after=0))
     with pytest.raises(UsageError, match="no item is settled yet"):
         desk.to_edit(carrying.known)
+
+
+@pytest.mark.parametrize(("state", "how"), [("failed", "failed"), ("skipped", "was skipped")])
+def test_after_an_item_that_is_not_done_the_carry_cannot_be_edited(
+    tmp_path: Path, kind: StoreKind, state: Kind, how: str
+) -> None:
+    made = Made(tmp_path, [*"abc"], kind, carry=True)
+    made.commit(made.record("a", after=0, carry=[1]))
+    made.commit(made.record("b", state, after=1, carry=[1]))
+    with pytest.raises(UsageError) as error:
+        desk.to_edit(made.known)
+    assert error.value.message == (
+        f"made: the last settled item, b, {how}, and the carry can be edited only after a done item; "
+        "run it again with: agentrun redo made b"
+    )
 
 
 # ---- skip
@@ -435,7 +533,7 @@ def test_a_source_that_cannot_be_read_is_warned_of_and_the_records_do(made: Made
     said: list[str] = []
     with desk.open_items(made.known, warn=said.append) as listing:
         assert [view.key for view in listing.items()] == ["b"]
-    assert len(said) == 1 and said[0].endswith("showing only what is on record")
+    assert len(said) == 1 and said[0].endswith("using only what is on record")
     assert keys(desk.answer(made.known, named("b"), yes=True).items) == ["b"]
 
 
@@ -446,3 +544,53 @@ def test_a_job_that_is_another_by_now_is_warned_of(made: Made) -> None:
     with desk.open_items(other, warn=said.append) as listing:
         assert len(listing) == 1
     assert said == ["made: the job has other items, another agent or other params by now; these are this run's records"]
+
+
+def everything_a_person_does(known: KnownJob, warn: Callable[[str], None]) -> list[Callable[[], object]]:
+    """On a run where b, c and d wait, and e is done."""
+    return [
+        lambda: list(desk.questions(known, warn=warn)),
+        lambda: desk.answer(known, named("b"), yes=True, warn=warn),
+        lambda: desk.answer_each(known, [ReplyTo("c", yes=True)], warn=warn),
+        lambda: desk.answer_all(known, yes=True, warn=warn),
+        lambda: desk.redo(known, named("e"), warn=warn),
+        lambda: desk.to_edit(known, named("e"), warn=warn),
+        lambda: desk.skip(known, named("d"), warn=warn),
+    ]
+
+
+def test_whatever_a_person_does_a_source_that_cannot_be_read_is_warned_of(made: Made) -> None:
+    made.commit(*(made.waiting(key) for key in "bcd"), made.record("e"))
+    made.items.unlink()
+    said: list[str] = []
+    for act in everything_a_person_does(made.known, said.append):
+        act()
+        (warning,) = said
+        assert "there is no such file" in warning and warning.endswith("; using only what is on record")
+        said.clear()
+
+
+def test_whatever_a_person_does_a_job_that_is_another_by_now_is_warned_of(made: Made) -> None:
+    made.commit(*(made.waiting(key) for key in "bcd"), made.record("e"))
+    other = replace(made.known, job=replace(made.job, params={"customer": "acme"}))
+    said: list[str] = []
+    for act in everything_a_person_does(other, said.append):
+        act()
+        (warning,) = said
+        assert "the job has other items, another agent or other params by now" in warning
+        said.clear()
+
+
+def test_a_warning_comes_before_a_person_agrees_and_also_with_an_error(made: Made) -> None:
+    made.commit(made.record("a"))
+    made.items.unlink()
+    heard: list[str] = []
+
+    def agree(items: Any) -> bool:
+        heard.append("asked")
+        return False
+
+    desk.redo(made.known, named("a"), agree=agree, warn=lambda text: heard.append("warned"))
+    with pytest.raises(UsageError, match="has no item b"):
+        desk.redo(made.known, named("b"), warn=lambda text: heard.append("warned"))
+    assert heard == ["warned", "asked", "warned"]

@@ -19,18 +19,13 @@ from agentrun.people.selecting import (
     select,
     select_from_source,
     select_one,
+    words_for,
 )
 from agentrun.views.finding import KnownJob, open_job
 from agentrun.views.item import ItemView
 from agentrun.views.listing import Listing, open_listing
-from unit.made import STORES, Made, StoreKind
+from unit.made import Made, StoreKind
 from unit.records import make_record
-
-
-@pytest.fixture(params=STORES)
-def kind(request: pytest.FixtureRequest) -> StoreKind:
-    found: StoreKind = request.param
-    return found
 
 
 @pytest.fixture
@@ -111,6 +106,29 @@ def test_near_misses_are_few_and_those_that_contain_the_word_come_first() -> Non
     assert len(near_misses("reports", keys)) == 3
     assert near_misses("report/77.txt", keys)[0] == "reports/77.txt"
     assert near_misses("", ["a"]) == [] and near_misses("x", []) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("docs/a.txt", "docs/a.txt"),
+        ("a b", "'a b'"),
+        ("it's", """'it'"'"'s'"""),
+        ("", "''"),
+        ("été 日本", "'été 日本'"),
+        ("k" * 200, "k" * 200),
+        # What a person cannot copy from a terminal, or the parser would read as a flag.
+        ("k" * 201, "--index 7"),
+        ("-a", "--index 7"),
+        ("a\nb", "--index 7"),
+        ("a\x1b[31mb", "--index 7"),
+        ("a\u00a0b", "--index 7"),
+        ("a\u200bb", "--index 7"),
+        ("a\udc80", "--index 7"),
+    ],
+)
+def test_a_command_names_an_item_by_its_key_if_that_can_be_copied(key: str, words: str) -> None:
+    assert words_for(key, 7) == words
 
 
 def failed(message: str) -> ItemView:

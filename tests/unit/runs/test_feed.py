@@ -69,7 +69,7 @@ def test_one_that_is_as_it_was_listed_is_parsed_and_not_hashed(
 ) -> None:
     source = write("a", "b")
     ledger = listed(source)
-    monkeypatch.setattr("agentrun.items.tables.parse_and_digest", None)
+    monkeypatch.setattr("agentrun.items.tables.record_digest", None)
     assert [work.item.data["v"] for work in feed(source, ledger, lambda row: True)] == ["a", "b"]
 
 

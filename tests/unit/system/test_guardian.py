@@ -7,6 +7,7 @@ import fcntl
 import os
 import secrets
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -226,3 +227,32 @@ def test_as_a_guest_it_spares_what_the_users_process_started_itself(tmp_path: Pa
     finally:
         own.kill()
         own.wait()
+
+
+def test_a_pipe_that_an_agent_closed_is_neither_written_to_nor_closed_and_the_guardian_is_replaced(
+    tmp_path: Path,
+) -> None:
+    own = tmp_path / "agents-own"
+    own.write_bytes(b"the agent's own")
+    before = {name for name in os.listdir("/dev/fd") if _is_pipe(name)}
+    guardian = Guardian.start(None, secrets.token_hex(8))
+    (name,) = {name for name in os.listdir("/dev/fd") if _is_pipe(name)} - before
+    first = guardian.pid
+    number, opened = int(name), os.open(own, os.O_RDWR)
+    os.dup2(opened, number)
+    program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    guardian.began(program.pid)
+    assert guardian.pid != first
+    # The new one knows of the program, and ends it.
+    assert guardian.close(spare_own=True)
+    assert program.wait(PATIENCE_SECONDS) == -signal.SIGKILL
+    assert own.read_bytes() == b"the agent's own" and os.path.samestat(os.fstat(number), own.stat())
+    for one in (opened, number):
+        os.close(one)
+
+
+def _is_pipe(name: str) -> bool:
+    try:
+        return stat.S_ISFIFO(os.fstat(int(name)).st_mode)
+    except OSError:
+        return False

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
 
 from agentrun.agents.failure import Failure
-from agentrun.views.causes import cause_shape, group_failures, raised_at
+from agentrun.views.causes import FailureView, cause_shape, group_failures, raised_at
 from agentrun.views.item import ItemView
 from unit.records import make_record
 
@@ -104,8 +105,8 @@ def test_failures_are_grouped_with_the_most_frequent_cause_first() -> None:
     items = [failed(0, "no header"), failed(1, "row 17 is short"), failed(2, "row 8 is short")]
     groups = group_failures(items)
     assert [(group.count, group.example, group.keys) for group in groups] == [
-        (2, "ValueError: row 17 is short", ["key-1", "key-2"]),
-        (1, "ValueError: no header", ["key-0"]),
+        (2, "ValueError: row 17 is short", ("key-1", "key-2")),
+        (1, "ValueError: no header", ("key-0",)),
     ]
     assert groups[0].shape == "ValueError: row … is short"
 
@@ -135,3 +136,32 @@ def test_a_group_names_the_line_of_the_user_that_raised_it() -> None:
     assert raised_at(Failure("exception", "x")) == ""
     (group,) = group_failures([failed(0, "x", traceback=trace)])
     assert group.where == "parsing.py:12, in parse"
+
+
+def test_a_group_is_a_value_that_any_page_can_show() -> None:
+    (group,) = group_failures([failed(4, "row 17 is short"), failed(6, "row 8 is short")])
+    assert group.as_json() == {
+        "group": "ValueError: row … is short",
+        "cause": "ValueError: row 17 is short",
+        "where": "",
+        "count": 2,
+        "index": 4,
+        "keys": ["key-4", "key-6"],
+    }
+    with pytest.raises(FrozenInstanceError):
+        group.shape = "another"  # type: ignore[misc]
+
+
+def test_a_failure_names_the_group_that_it_is_in_and_has_all_facts() -> None:
+    item = failed(4, "row 17 is short", status=422)
+    (group,) = group_failures([item])
+    shown = FailureView(item).as_json()
+    assert list(shown) == ["index", "key", "cause", "group", "attempts", "ended_at", "agent", "error"]
+    assert (shown["index"], shown["key"], shown["cause"]) == (4, "key-4", "ValueError: row 17 is short")
+    assert shown["group"] == FailureView(item).group == group.as_json()["group"]
+    assert shown["error"] == {
+        "origin": "exception",
+        "message": "row 17 is short",
+        "types": ("builtins.ValueError", "builtins.Exception"),
+        "status": 422,
+    }

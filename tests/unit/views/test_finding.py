@@ -42,7 +42,7 @@ def launch(base: Path, ref: str | None, **flags: Any) -> None:
     from agentrun.checkpoint.summary import first_checkpoint
 
     opened = open_job(ref, flags=Layer("flags", flags), cwd=base, environ={})
-    store, checkpoint = store_of(opened), first_checkpoint(opened.job)
+    store, checkpoint = store_of(opened), first_checkpoint(opened.job, number=1)
     checkpoint.seq, checkpoint.total, checkpoint.context.kept = 1, 2, dict(opened.kept.values)
     lease = store.lock(wait_seconds=0)
     store.load()

@@ -24,14 +24,8 @@ from agentrun.views.finding import open_job
 from agentrun.views.item import ItemView
 from agentrun.views.jobs import list_jobs, view_job
 from agentrun.views.listing import open_listing, read_items, read_source
-from unit.made import STORES, Made, StoreKind, content_hash
+from unit.made import Made, StoreKind, content_hash
 from unit.records import make_record
-
-
-@pytest.fixture(params=STORES)
-def kind(request: pytest.FixtureRequest) -> StoreKind:
-    found: StoreKind = request.param
-    return found
 
 
 @pytest.fixture

@@ -13,15 +13,9 @@ from agentrun.checkpoint.record import Edited, PublishedFile
 from agentrun.money.usage import Usage
 from agentrun.views.item import ItemView
 from agentrun.views.listing import Listing, open_listing
-from unit.made import STORES, Made, StoreKind
+from unit.made import Made, StoreKind
 
 YES = Answer(yes=True, by="Eve")
-
-
-@pytest.fixture(params=STORES)
-def kind(request: pytest.FixtureRequest) -> StoreKind:
-    found: StoreKind = request.param
-    return found
 
 
 @pytest.fixture

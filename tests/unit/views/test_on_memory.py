@@ -93,7 +93,7 @@ def test_run_status_items_failures_results_answer_redo_and_run_again(store: Stor
         assert [(step.name, step.output) for step in listing.steps(asked)] == [("draft", "ASK 3")]
         assert listing.is_unfinished and listing.usage.cost == 1.0 and listing.note == ""
     (cause,) = group_failures(read_items(store))
-    assert (cause.shape, cause.count, cause.keys) == ("Fail: row … is short", 2, ["bad 2", "bad 4"])
+    assert (cause.shape, cause.count, cause.keys) == ("Fail: row … is short", 2, ("bad 2", "bad 4"))
 
     (question,) = desk.questions(known(store))
     assert (question.key, question.question.text, question.is_answered) == ("ask 3", "Send it?", False)

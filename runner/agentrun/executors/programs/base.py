@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from agentrun.agents.attempt import Attempt, Outcome
 from agentrun.agents.context import idempotency_key
-from agentrun.agents.exceptions import failure_from
+from agentrun.agents.exceptions import failure_from, outcome_without_start
 from agentrun.agents.failure import Failure
 from agentrun.errors import Fail
 from agentrun.executors.programs.protocol import CANNOT_RUN, NOT_FOUND, OUTPUT_LIMIT_BYTES
 from agentrun.item import Item
-from agentrun.system.disk import disk_error
+from agentrun.system.disk import disk_error, make_folder
 from agentrun.values.json import NotJson, encode
 
 _BEYOND_64_BITS = re.compile(rb"[0-9]{19}")
@@ -33,7 +33,7 @@ def variables(attempt: Attempt) -> dict[str, str]:
         "AGENTRUN_ITEM_KEY": item.key,
         "AGENTRUN_ITEM_INDEX": str(item.index),
         "AGENTRUN_ATTEMPT": str(attempt.number),
-        "AGENTRUN_IDEMPOTENCY_KEY": idempotency_key(attempt.run_id, item.key, attempt.generation),
+        "AGENTRUN_IDEMPOTENCY_KEY": idempotency_key(attempt.series, item.key, attempt.generation),
     }
     return {**run_variables(attempt), **_without_nul(found)}
 
@@ -70,11 +70,11 @@ def make_folders(work: str) -> tuple[str, str]:
     try:
         for path in (work, scratch, out):
             try:
-                os.mkdir(path, 0o700)
+                make_folder(path)
             except FileExistsError:
                 pass
     except FileNotFoundError:
-        os.mkdir(os.path.dirname(work), 0o700)
+        make_folder(os.path.dirname(work))
         return make_folders(work)
     except OSError as error:
         raise disk_error(work, error) from error
@@ -99,8 +99,12 @@ class Broom:
         except OSError:
             return False
         if self._thread is None:
-            self._thread = threading.Thread(target=self._remove, name="agentrun-broom", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._remove, name="agentrun-broom", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads can be started
+                return False
+            self._thread = thread
         self._works.put(work)
         return True
 
@@ -165,6 +169,8 @@ def fail(message: str) -> Outcome:
 
 
 def cannot_start(error: OSError, program: str) -> Outcome:
+    if (outcome := outcome_without_start(error, f'"{program}"')) is not None:
+        return outcome
     why = os.strerror(error.errno) if error.errno else str(error)
     message = f'"{program}" cannot be started: {why}'
     if error.errno == errno.E2BIG:
@@ -174,4 +180,4 @@ def cannot_start(error: OSError, program: str) -> Outcome:
         return Outcome("failed", failure=Failure("program", message, exit_code=NOT_FOUND))
     if error.errno in (errno.EACCES, errno.EPERM, errno.ENOEXEC):
         return Outcome("failed", failure=Failure("program", message, exit_code=CANNOT_RUN))
-    return Outcome("lost", failure=Failure("lost", message))  # out of processes, memory or descriptors: it may pass
+    return Outcome("lost", failure=Failure("lost", message))

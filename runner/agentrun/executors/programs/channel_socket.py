@@ -9,6 +9,10 @@ in the program's environment; the following ones are messages of the channel:
 A line with something wrong in it is answered {"error": …}; after a wrong first line the connection is closed. An `ask`
 that parks the item is not answered: the program is killed. The socket needs no secret: it is in a folder that only the
 user can reach.
+
+A connection is one attempt's, and is refused when that is over. Our own commands also give each line after the first
+the attempt's `id` and its number on this connection, `no`, from 1; the reply repeats them. A line with another id, or
+not the next number, is stray: the program is killed, and the attempt is lost.
 """
 
 from __future__ import annotations
@@ -18,11 +22,14 @@ import os
 import shutil
 import socket
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from agentrun.agents.attempt import Channel
-from agentrun.agents.messages import Message, Park, Received, Refused, Reply, read_message
+from agentrun.agents.attempt import Channel, Outcome
+from agentrun.agents.failure import Failure
+from agentrun.agents.messages import Message, Park, Received, Refused, Reply, Stray, read_message
 from agentrun.executors.programs.base import read_json, write_json
 from agentrun.executors.programs.protocol import LINE_LIMIT_BYTES
 from agentrun.system.child import uncancelled
@@ -65,7 +72,10 @@ class ChannelSocket:
             self._temporary = None
 
     def open_end(self, attempt_id: str, channel: Channel) -> ProgramEnd:
-        """The agent end of an attempt; programs that name the attempt reach its channel until the end is closed."""
+        """The agent end of an attempt; programs that name the attempt reach its channel until the end is closed.
+
+        The id is the one in the program's environment.
+        """
         end = self._ends[attempt_id] = ProgramEnd(attempt_id, channel, self)
         return end
 
@@ -79,6 +89,7 @@ class ChannelSocket:
                 # A socket's path may have some 100 bytes at most, and not every file system has sockets.
                 pass
         self._temporary = tempfile.mkdtemp(prefix="agentrun-")
+        os.chmod(self._temporary, 0o700)  # whatever the umask
         return self._bind_to(os.path.join(self._temporary, SOCKET_NAME))
 
     def _bind_to(self, path: str) -> socket.socket:
@@ -112,13 +123,14 @@ class ProgramEnd:
     """The agent end of a program's attempt, kept by the runner for all the program's connections."""
 
     def __init__(self, attempt_id: str, channel: Channel, owner: ChannelSocket) -> None:
-        self._id = attempt_id
+        self.id = attempt_id
         self._channel = channel
         self._owner = owner
         self._calls: set[asyncio.Future[Reply]] = set()
         self._is_open = True
-        self.must_end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the attempt must end: it is parked, or the runner could not answer (then with that error)."""
+        self.must_end: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        """Done when the attempt must end: it is parked, or lost, or the runner could not answer (then with that
+        error)."""
 
     async def call(self, message: Message) -> Reply:
         """The reply to a message. CancelledError if the attempt ended, or must end, before there was one."""
@@ -135,10 +147,20 @@ class ProgramEnd:
         finally:
             self._calls.discard(call)
         if isinstance(reply, Park):
-            if not self.must_end.done():
-                self.must_end.set_result(None)
+            self.end(Outcome("waiting"))
+            raise asyncio.CancelledError
+        if isinstance(reply, Stray):
+            self.lose(reply.error)
             raise asyncio.CancelledError
         return reply
+
+    def lose(self, why: str) -> None:
+        """Something stray arrived: the attempt must end."""
+        self.end(Outcome("lost", failure=Failure("lost", f"the program was ended: {why}")))
+
+    def end(self, outcome: Outcome) -> None:
+        if not self.must_end.done():
+            self.must_end.set_result(outcome)
 
     async def close(self) -> None:
         """Refuse further calls, and wait for those in flight; raises the error with which the runner ended one."""
@@ -154,14 +176,15 @@ class ProgramEnd:
         for call in self._calls:
             call.cancel()
         if self._calls:
-            await uncancelled(asyncio.wait(self._calls))
+            # A copy: those that have ended are gone from the set by the time it is looked at.
+            await uncancelled(asyncio.wait(set(self._calls)))
         if self.must_end.done():
             self.must_end.exception()  # raised before, or something worse was
         self.must_end.cancel()
 
     def _refuse_calls(self) -> None:
         self._is_open = False
-        self._owner.remove_end(self._id)
+        self._owner.remove_end(self.id)
 
 
 class ProgramConnection(asyncio.Protocol):
@@ -172,6 +195,8 @@ class ProgramConnection(asyncio.Protocol):
         self._end: ProgramEnd | None = None
         self._data = bytearray()
         self._searched = 0
+        self._lines = 0
+        """How many lines have arrived after the first."""
         self._is_too_long = False
         self._answering: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport
@@ -214,6 +239,7 @@ class ProgramConnection(asyncio.Protocol):
         self._searched = 0
         if self._is_too_long:
             self._is_too_long = False
+            self._lines += self._end is not None
             self._write(Refused(f"a line is over {LINE_LIMIT_BYTES // 1024 // 1024} MiB"))
             self._read_line()
         elif self._end is None:
@@ -239,12 +265,25 @@ class ProgramConnection(asyncio.Protocol):
             self._write(Received())
 
     async def _answer(self, end: ProgramEnd, line: bytes) -> None:
+        self._lines += 1
+        address: dict[str, Any] = {}
         try:
-            message = read_message(_parse(line))
+            given = _parse(line)
+            address = {name: given[name] for name in ("id", "no") if name in given}
+            if (why := self._why_stray(end, given)) is not None:
+                end.lose(why)
+                return
+            message = read_message(given)
         except ValueError as error:
-            self._write(Refused(str(error)))
+            self._write(Refused(str(error)), address)
         else:
-            self._write(await end.call(message))
+            self._write(await end.call(message), address)
+
+    def _why_stray(self, end: ProgramEnd, given: dict[str, Any]) -> str | None:
+        if given.get("id", end.id) != end.id:
+            return "a message of another attempt arrived on its connection"
+        no = given.get("no", self._lines)
+        return None if no == self._lines else f"message {no!r} arrived in place of {self._lines}"
 
     def _answered(self, task: asyncio.Task[None]) -> None:
         self._answering = None
@@ -256,9 +295,9 @@ class ProgramConnection(asyncio.Protocol):
         self._write(Refused(why))
         self._transport.close()
 
-    def _write(self, reply: Reply) -> None:
+    def _write(self, reply: Reply, address: Mapping[str, Any] = MappingProxyType({})) -> None:
         if not self._transport.is_closing():
-            self._transport.write(write_json(reply.as_json()) + b"\n")
+            self._transport.write(write_json({**address, **reply.as_json()}) + b"\n")
 
 
 def _parse(line: bytes) -> dict[str, Any]:

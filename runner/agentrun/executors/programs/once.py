@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.agents.attempt import Attempt, Channel, Outcome, addressed
 from agentrun.agents.failure import Failure
 from agentrun.agents.messages import Log
 from agentrun.executors.port import Setting
@@ -37,6 +37,7 @@ from agentrun.executors.programs.channel_socket import ChannelSocket, ProgramEnd
 from agentrun.executors.programs.protocol import CHANNEL_VARIABLE, OUTPUT_LIMIT_BYTES, SKIPPED
 from agentrun.item import Item
 from agentrun.system.child import Child, describe_exit, keep_exit_codes
+from agentrun.system.deadlines import Deadline
 from agentrun.values.json import encode
 from agentrun.values.templates import argv_for
 
@@ -80,6 +81,7 @@ class ProgramExecutor:
                 return fail(str(error))
             except OSError as error:
                 return cannot_start(error, self._argv[0])
+            channel = addressed(attempt.id, channel)
             end = self._socket.open_end(child.attempt_id, channel)
             try:
                 return await self._attend(child, output, end, attempt, channel)
@@ -130,13 +132,17 @@ class ProgramExecutor:
         self, child: Child, output: _Output, end: ProgramEnd, attempt: Attempt, channel: Channel
     ) -> Outcome:
         """Wait for the program, and turn what it did into the outcome."""
+        overdue: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        deadline = Deadline(attempt.timeout_seconds, lambda: overdue.set_result(None))
         try:
-            events: list[asyncio.Future[Any]] = [child.exit, output.too_long, end.must_end]
-            await asyncio.wait(events, timeout=attempt.timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+            events: list[asyncio.Future[Any]] = [child.exit, output.too_long, end.must_end, overdue]
+            try:
+                await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                deadline.close()
             if end.must_end.done():
                 await child.kill()
-                end.must_end.result()
-                return Outcome("waiting")
+                return end.must_end.result()
             if not child.exit.done():
                 await child.kill()
                 return too_long() if output.too_long.done() else timed_out(attempt.timeout_seconds)
@@ -144,7 +150,7 @@ class ProgramExecutor:
             await end.close()
             output.drain()
             if end.must_end.done():
-                outcome = Outcome("waiting")
+                outcome = end.must_end.result()
             elif output.too_long.done():
                 outcome = too_long()
             else:

@@ -48,15 +48,34 @@ class RunnerConnection:
                 time.sleep(LINGER_SECONDS)
             raise _unreachable(error) from None
         self._rest = bytearray()
+        self._id = environ.get(ATTEMPT_VARIABLE, "").rpartition(":")[2]
+        self._said = 0
         try:
-            self.call({"attempt": environ.get(ATTEMPT_VARIABLE, "")})
-        except CallError as error:
+            greeted = self._exchange({"attempt": environ.get(ATTEMPT_VARIABLE, "")})
+        except CallError:
+            self._socket.close()
+            raise
+        if "error" in greeted:
             self._socket.close()
             # Not a refusal: nothing more that this program does can help this attempt, but another may succeed.
-            raise CallError(str(error)) from None
+            raise CallError(str(greeted["error"]))
 
     def call(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """The reply to a message. It does not return if the item is parked: the runner kills the program."""
+        self._said += 1
+        address = {"id": self._id, "no": self._said}
+        reply = self._exchange({**message, **address})
+        if {name: reply.pop(name, None) for name in address} != address:
+            # A line without a next number: the runner kills the program. A script that continued would take the exit
+            # code for an answer.
+            self._socket.sendall(b'{"no": -1}\n')
+            time.sleep(LINGER_SECONDS)
+            raise CallError("the runner's reply is not to this program's last message")
+        if "error" in reply:
+            raise CallError(str(reply["error"]), is_refusal=True)
+        return reply
+
+    def _exchange(self, message: Mapping[str, Any]) -> dict[str, Any]:
         line = json.dumps(message).encode() + b"\n"
         if len(line) > LINE_LIMIT_BYTES:
             most = LINE_LIMIT_BYTES // 1024 // 1024
@@ -69,8 +88,6 @@ class RunnerConnection:
             raise _unreachable(error) from None
         found = json.loads(reply)
         assert isinstance(found, dict)
-        if "error" in found:
-            raise CallError(str(found["error"]), is_refusal=True)
         return found
 
     def close(self) -> None:

@@ -2,25 +2,32 @@
 
 The lines are JSON, on its standard input and output; its standard error is the log. The runner writes an item:
 
-    ← {"type": "item", "index": 0, "key": "a.txt", "path": "/…/a.txt", "attempt": 1, "run_id": "…",
-       "idempotency_key": "…", "params": {…}, "dir": "…", "out": "…"}        (or "text", or "data", for "path")
-    → {"type": "done", "output": …}                                          one of these ends the attempt
-    → {"type": "failed", "message": "…", "retry": true, "after": 2.5}        false: for good; else retried
-    → {"type": "skipped", "reason": "…"}
-    → {"type": "stop", "reason": "…", "resume_at": "2026-01-02T03:04:05Z"}   stops the run: all items would fail
-    → {"type": "waiting"}                                                    after {"park": true}, see below
+    ← {"type": "item", "id": "9f86d081884c7d65", "index": 0, "key": "a.txt", "path": "/…/a.txt", "attempt": 1,
+       "run_id": "…", "idempotency_key": "…", "params": {…}, "dir": "…", "out": "…"}    (or "text", "data", for "path")
 
-An outcome may repeat the item's "index"; the outcome of another item is then refused. Before the outcome the program
-may send messages of the channel, and must read one line in reply to each. A step's result is JSON as it is:
+Every line that the program writes repeats the "id" of the item's line. One of these ends the attempt:
+
+    → {"type": "done", "id": "…", "output": …}
+    → {"type": "failed", "id": "…", "message": "…", "retry": true, "after": 2.5}        false: for good; else retried
+    → {"type": "skipped", "id": "…", "reason": "…"}
+    → {"type": "stop", "id": "…", "reason": "…", "resume_at": "2026-01-02T03:04:05Z"}   stops the run: all would fail
+    → {"type": "waiting", "id": "…"}                                                    after {"park": true}, see below
+
+Before that the program may send messages of the channel, and must read one line in reply to each, which repeats the id,
+too (they are left out here). A step's result is JSON as it is:
 
     → {"type": "step_get", "name": "search"}               ← {"n": 0, "found": true, "value": …}, or "found": false
     → {"type": "step_put", "name": "search", "value": …}   ← {}, once it is on disk
     → {"type": "ask", "question": "…", "details": {…}}     ← {"answer": {"yes": true, …}} or {"park": true}
     → {"type": "usage", …} {"type": "log", "text": "…"} {"type": "progress", "text": "…"}    ← {}
 
-A message with something wrong in it is answered {"error": "…"}. At the end of its input the program must exit. After a
-timeout, a stop, a line that is not such a JSON object, or its death, it is killed with everything it started, and the
-next attempt starts a new one.
+A message with something wrong in it is answered {"error": "…"}. A program may also number the lines that it writes for
+an item, "no": 1, 2, 3 and so on, the outcome included: the replies repeat the number, and a line that is missing or
+comes twice is noticed.
+
+At the end of its input the program must exit. It is killed with everything it started after a timeout, a stop, a line
+that is no such JSON object, has another attempt's id or not the next number, a line that comes before an item was
+written, and its death; the next attempt starts a new one. A line without an id stops the run.
 """
 
 from __future__ import annotations
@@ -33,11 +40,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from agentrun.agents.attempt import Attempt, Channel, Outcome, call_json
+from agentrun.agents.attempt import Attempt, Channel, Outcome, StrayMessage, addressed
 from agentrun.agents.context import idempotency_key
 from agentrun.agents.exceptions import failure_from
 from agentrun.agents.failure import Failure
-from agentrun.agents.messages import KnownStep, Park, Refused, Reply
+from agentrun.agents.messages import KnownStep, Park, Refused, Reply, Stray, read_message, reply_to
 from agentrun.errors import Stop
 from agentrun.executors.calling import CLOSE_SECONDS
 from agentrun.executors.port import Setting
@@ -61,6 +68,7 @@ from agentrun.executors.programs.protocol import (
 )
 from agentrun.executors.programs.serve_process import ProgramProcess, Unreadable
 from agentrun.system.child import DEATH_SECONDS, Child, describe_exit, keep_exit_codes
+from agentrun.system.deadlines import Deadline, within
 from agentrun.values.json import NotJson, encode
 from agentrun.values.templates import fill
 
@@ -116,7 +124,7 @@ class ServeExecutor:
     async def _program_for(self, attempt: Attempt) -> ProgramProcess:
         program = self._programs.get(attempt.log_path)
         if program is not None:
-            if program.is_ready:
+            if program.can_start:
                 empty_log(attempt.log_path)
                 return program
             await self._kill(program)
@@ -166,11 +174,11 @@ class ServeExecutor:
     async def _exchange(self, program: ProgramProcess, attempt: Attempt, channel: Channel) -> Outcome:
         end, work = ServeEnd(program, attempt, channel), attempt.work
         try:
-            async with asyncio.timeout(attempt.timeout_seconds) as clock:
+            async with within(attempt.timeout_seconds) as deadline:
                 self._write_item(program, attempt)
-                outcome = await end.outcome(clock)
+                outcome = await end.outcome(deadline)
         except TimeoutError:
-            if not clock.expired():
+            if not deadline.has_expired:
                 raise
             program.is_spent = True
             outcome = timed_out(attempt.timeout_seconds)
@@ -180,6 +188,9 @@ class ServeExecutor:
         except Unreadable as error:
             program.is_spent = True
             outcome = Outcome("failed", failure=Failure("program", str(error)))
+        except StrayMessage as error:
+            program.is_spent = True
+            return Outcome("lost", failure=Failure("lost", f"the program was ended: {error}"))
         if end.is_parked:
             # The question is kept. A program that did not let go of the item in the agreed way is of no further use.
             program.is_spent |= outcome.kind != "waiting"
@@ -193,10 +204,11 @@ class ServeExecutor:
         item, work = attempt.item, attempt.work
         described = {
             "type": "item",
+            "id": attempt.id,
             **describe_item(item),
             "attempt": attempt.number,
             "run_id": attempt.run_id,
-            "idempotency_key": idempotency_key(attempt.run_id, item.key, attempt.generation),
+            "idempotency_key": idempotency_key(attempt.series, item.key, attempt.generation),
             "params": dict(attempt.params),
             "dir": f"{work}/dir",
             "out": f"{work}/out",
@@ -209,29 +221,40 @@ class ServeEnd:
 
     def __init__(self, program: ProgramProcess, attempt: Attempt, channel: Channel) -> None:
         self._program = program
-        self._attempt = attempt
-        self._channel = channel
-        self._steps: dict[Any, int] = {}
+        self._id = attempt.id
+        self._channel = addressed(self._id, channel)
+        self._lines = 0
+        """How many lines have arrived."""
+        self._steps: dict[str, int] = {}
         """The number of the last step_get of each name."""
         self.is_parked = False
 
-    async def outcome(self, clock: asyncio.Timeout) -> Outcome:
+    async def outcome(self, deadline: Deadline) -> Outcome:
         while True:
             line = _parse(await self._program.read())
+            self._lines += 1
+            if "id" not in line:
+                return _without_id(line)
+            if line["id"] != self._id:
+                raise StrayMessage("it wrote a line with the id of another attempt")
+            if line.get("no", self._lines) != self._lines:
+                raise StrayMessage(f"its line {self._lines} has the number {line['no']!r}")
             if line["type"] in _OUTCOMES:
-                index = line.get("index", self._attempt.item.index)
-                if index != self._attempt.item.index:
-                    raise Unreadable(f"its outcome has the index {index!r}, which is another item's")
                 if line["type"] == "waiting" and not self.is_parked:
                     raise Unreadable('it wrote "waiting" without having read {"park": true}')
                 return _outcome_in(line)
             reply = await self._call(line)
+            if isinstance(reply, Stray):
+                raise StrayMessage(reply.error)
             if isinstance(reply, Park):
                 self.is_parked = True
-                clock.reschedule(asyncio.get_running_loop().time() + PARK_SECONDS)
-            form = reply.as_json()
+                deadline.restart(PARK_SECONDS)
+            form = reply_to(self._id, self._lines, reply)
             if isinstance(reply, KnownStep) and reply.output is not None:
-                form = {"n": reply.n, "found": True, "value": read_json(reply.output.encode())}
+                del form["output"]
+                form["value"] = read_json(reply.output.encode())
+            if "no" not in line:
+                del form["no"]
             self._program.write(form)
 
     async def _call(self, line: Mapping[str, Any]) -> Reply:
@@ -241,8 +264,13 @@ class ServeEnd:
                 output = encode(line["value"], name="value").decode()
             except NotJson as error:
                 return Refused(str(error))
-            line = {"n": self._steps.get(line.get("name"), 0), **line, "output": output}
-        reply = await call_json(self._channel, line)
+            name = line.get("name")
+            line = {"n": self._steps.get(name, 0) if isinstance(name, str) else 0, **line, "output": output}
+        try:
+            message = read_message(line)
+        except ValueError as error:
+            return Refused(str(error))
+        reply = await self._channel(message)
         if isinstance(reply, KnownStep):
             self._steps[line["name"]] = reply.n
         return reply
@@ -258,6 +286,13 @@ def _parse(line: bytes) -> dict[str, Any]:
         why = f"not JSON: {error}"
     found = line[:200].decode("utf-8", "replace")[:60]
     raise Unreadable(f"a line of its output is {why}; it begins with {found!r} (write logs to standard error)")
+
+
+def _without_id(line: Mapping[str, Any]) -> Outcome:
+    """Not the item's fault, and the next item would end in the same way."""
+    why = f'the program wrote {{"type": "{line["type"]}", …}} without the "id" of the item\'s line; every line must '
+    why += f'repeat it: {{"type": "{line["type"]}", "id": "<the item\'s id>", …}}'
+    return Outcome("failed", failure=replace(failure_from(Stop(why)), traceback=""))
 
 
 _OUTCOMES = ("done", "failed", "skipped", "stop", "waiting")

@@ -38,11 +38,6 @@ class ProgramProcess(ConnectedChild):
             out_of.close()
             raise
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether it can get another item; not if it wrote a line too many, which would be taken for that item's."""
-        return not self.is_spent and not self._data and not self._at_end and self.child.is_alive
-
     def write(self, value: Any) -> None:
         """Write a JSON value as one line."""
         assert self._writing is not None
@@ -81,6 +76,10 @@ class ProgramProcess(ConnectedChild):
         finally:
             # One turn of the loop, in which the descriptors are closed.
             await asyncio.sleep(0)
+
+    def _reading_from(self) -> int:
+        assert self._reading is not None
+        return int(self._reading.get_extra_info("pipe").fileno())
 
     def _disconnect(self) -> None:
         if self._reading is not None:

@@ -8,15 +8,19 @@ import socket
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agentrun.agents.attempt import Attempt, Channel, Ended, Outcome, call_json
+from agentrun.agents.attempt import Attempt, Channel, Ended, Outcome, StrayMessage, call_json
+from agentrun.agents.exceptions import outcome_without_start
 from agentrun.agents.failure import Failure
+from agentrun.agents.messages import Stray, reply_to
 from agentrun.executors.calling import CLOSE_SECONDS
 from agentrun.executors.port import Setting
 from agentrun.executors.prints import last_line, open_log
-from agentrun.executors.workers.frames import HEADER, pack, unpack
+from agentrun.executors.workers.frames import HEADER, Frame, pack, unpack
 from agentrun.system.child import DEATH_SECONDS, Child, ConnectedChild, describe_exit, keep_exit_codes
+from agentrun.system.deadlines import Deadline, within
 
 if TYPE_CHECKING:
     from agentrun.agents.agent import Agent
@@ -27,13 +31,31 @@ LOAD_SECONDS = 60.0
 """How long a worker may take to load its agent, at least; the attempt's own time starts after that."""
 
 
-class WorkerExecutor:
-    """At most `concurrency` workers, each with one attempt at a time; they are started when they are needed."""
+# -P: a `json.py` of the user's in the working directory must not become ours.
+COMMAND = (sys.executable, "-P", "-m", "agentrun.executors.workers.worker")
 
-    def __init__(self, job: Job, agent: Agent, setting: Setting) -> None:
+
+class WorkerExecutor:
+    """At most `concurrency` workers, each with one attempt at a time; they are started when they are needed.
+
+    `connect` makes the two ends of a worker's connection, the runner's and the worker's. `command` starts a worker,
+    with the number of its end as the last word; it may take `load_seconds` to load its agent.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        agent: Agent,
+        setting: Setting,
+        *,
+        connect: Callable[[], tuple[socket.socket, socket.socket]] = socket.socketpair,
+        command: Sequence[str] = COMMAND,
+        load_seconds: float = LOAD_SECONDS,
+    ) -> None:
         self._job = job
         self._agent = agent
         self._setting = setting
+        self._connect, self._command, self._load_seconds = connect, command, load_seconds
         self._slots = asyncio.Semaphore(job.concurrency)
         self._idle: list[WorkerProcess] = []
 
@@ -44,8 +66,9 @@ class WorkerExecutor:
         async with self._slots:
             try:
                 worker = await self._idle_worker() or await self._start_worker(attempt)
-            except OSError as error:  # out of processes, memory or descriptors: it may pass
-                return Outcome("lost", failure=Failure("lost", f"no worker could be started: {error}"))
+            except OSError as error:
+                lost = Outcome("lost", failure=Failure("lost", f"no worker could be started: {error}"))
+                return outcome_without_start(error, "a worker") or lost
             try:
                 outcome = await self._exchange(worker, attempt, channel)
             except BaseException:
@@ -66,19 +89,22 @@ class WorkerExecutor:
     async def _idle_worker(self) -> WorkerProcess | None:
         while self._idle:
             worker = self._idle.pop()
-            if not worker.is_spent and worker.child.is_alive:
+            if worker.can_start:
                 return worker
             await worker.kill()
         return None
 
     async def _start_worker(self, attempt: Attempt) -> WorkerProcess:
         loop = asyncio.get_running_loop()
-        ours, theirs = socket.socketpair()
         log = open_log(attempt.log_path)
         try:
+            ours, theirs = self._connect()
+        except BaseException:
+            os.close(log)
+            raise
+        try:
             child = Child(
-                # -P: a `json.py` of the user's in the working directory must not become ours.
-                [sys.executable, "-P", "-m", "agentrun.executors.workers.worker", str(theirs.fileno())],
+                [*self._command, str(theirs.fileno())],
                 guardian=self._setting.guardian,
                 environ={**os.environ, **self._setting.environ},
                 cwd=self._job.base,
@@ -107,13 +133,13 @@ class WorkerExecutor:
     async def _exchange(self, worker: WorkerProcess, attempt: Attempt, channel: Channel) -> Outcome:
         allowed = attempt.timeout_seconds
         if allowed is not None and not worker.is_ready:
-            allowed = max(allowed, LOAD_SECONDS)
+            allowed = max(allowed, self._load_seconds)
         try:
-            async with asyncio.timeout(allowed) as clock:
+            async with within(allowed) as deadline:
                 worker.write({"type": "attempt", **attempt.as_json()})
-                return await self._outcome(worker, attempt, channel, clock)
+                return await self._outcome(worker, attempt, channel, deadline)
         except TimeoutError:
-            if not clock.expired():
+            if not deadline.has_expired:
                 raise
             worker.is_spent = True
             message = f"timed out after {attempt.timeout_seconds:g} s"
@@ -123,22 +149,33 @@ class WorkerExecutor:
         except EOFError:
             worker.is_spent = True
             return Outcome("lost", failure=Failure("lost", await _describe_death(worker, attempt)))
+        except StrayMessage as error:
+            worker.is_spent = True
+            return Outcome("lost", failure=Failure("lost", f"the worker was ended: {error}"))
 
-    async def _outcome(
-        self, worker: WorkerProcess, attempt: Attempt, channel: Channel, clock: asyncio.Timeout
-    ) -> Outcome:
+    async def _outcome(self, worker: WorkerProcess, attempt: Attempt, channel: Channel, deadline: Deadline) -> Outcome:
+        attempt_id, said = attempt.id, 0
         while True:
-            frame = await worker.read()
+            frame, output = await worker.read()
+            if frame.get("id") != attempt_id:
+                raise StrayMessage("it sent a message that is not this attempt's")
             if frame["type"] == "ready":
+                if worker.is_ready:
+                    raise StrayMessage("it was ready twice")
                 worker.is_ready = True
-                if attempt.timeout_seconds is not None:
-                    clock.reschedule(asyncio.get_running_loop().time() + attempt.timeout_seconds)
+                deadline.restart(attempt.timeout_seconds)
             elif frame["type"] == "outcome":
                 ended = Ended.from_json(frame)
+                if ended.no != said + 1:
+                    raise StrayMessage("messages that it sent before its outcome did not arrive")
                 worker.is_spent = ended.ends
-                return ended.outcome(await worker.read())
+                return ended.outcome(bytes(output))
             else:
-                worker.write((await call_json(channel, frame)).as_json())
+                reply = await call_json(channel, frame)
+                if isinstance(reply, Stray):
+                    raise StrayMessage(reply.error)
+                said = frame["no"]
+                worker.write(reply_to(attempt_id, said, reply))
 
 
 async def _describe_death(worker: WorkerProcess, attempt: Attempt) -> str:
@@ -161,16 +198,23 @@ class WorkerProcess(ConnectedChild):
         self.is_ready = False
         """Whether its agent is loaded."""
         self._transport: asyncio.WriteTransport
-        self._frames: deque[Any] = deque()
+        self._frames: deque[Frame] = deque()
 
     def write(self, frame: Any) -> None:
         self._transport.write(pack(frame))
 
-    async def read(self) -> Any:
+    @property
+    def can_start(self) -> bool:
+        return not self._frames and super().can_start
+
+    async def read(self) -> Frame:
         """The next frame; EOFError if there will be none."""
         while not self._frames:
             await self._more()
         return self._frames.popleft()
+
+    def _reading_from(self) -> int:
+        return int(self._transport.get_extra_info("socket").fileno())
 
     def close_input(self) -> None:
         if not self._transport.is_closing():
@@ -188,11 +232,12 @@ class WorkerProcess(ConnectedChild):
     def data_received(self, data: bytes) -> None:
         self._data += data
         while len(self._data) >= HEADER.size:
-            kind, size = HEADER.unpack_from(self._data)
-            end = HEADER.size + size
+            kind, size, output_size = HEADER.unpack_from(self._data)
+            middle = HEADER.size + size
+            end = middle + output_size
             if len(self._data) < end:
                 break
-            self._frames.append(unpack(kind, self._data[HEADER.size : end]))
+            self._frames.append(unpack(kind, self._data[HEADER.size : middle], self._data[middle:end]))
             del self._data[:end]
         if self._frames:
             self._wake()

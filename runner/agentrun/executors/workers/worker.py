@@ -2,13 +2,15 @@
 
 It exchanges frames with the runner over a socket. The runner's first frame is the AgentReference; then:
 
-    runner → {"type": "attempt", …}               an Attempt
-    worker → {"type": "ready"}                    once, when the agent is loaded; the attempt's time starts here
-    worker → {"type": "progress", …} …            messages of the channel, each answered by one frame
-    worker → {"type": "outcome", "ends": …, …}    Ended, followed by the output as bytes
+    runner → {"type": "attempt", …}                       an Attempt, whose parts make its id
+    worker → {"type": "ready", "id": …}                   once, when the agent is loaded; the attempt's time starts here
+    worker → {"type": "progress", "id": …, "no": 1, …}    messages of the channel; each is answered by one frame, which
+                                                          repeats `id` and `no`
+    worker → {"type": "outcome", "id": …, "no": 2, …}     Ended, with the output as bytes in the same frame
 
-With `ends` the agent could not be loaded, and the worker exits. At the end of its input it lets the agent close, and
-exits.
+With `ends` the worker exits: the agent could not be loaded, or the process has used up its descriptors or threads. At
+the end of its input it lets the agent close, and exits. Whatever else it reads ends it at once; a child that the agent
+forked has no part in any of this.
 """
 
 from __future__ import annotations
@@ -17,13 +19,17 @@ import os
 import sys
 from typing import Any
 
-from agentrun.agents.attempt import Attempt, Ended
+from msgspec.structs import replace
+
+from agentrun.agents.attempt import Attempt
 from agentrun.agents.context import Context
-from agentrun.agents.exceptions import outcome_from
+from agentrun.agents.exceptions import outcome_from, user_traceback
 from agentrun.agents.loading import AgentReference
 from agentrun.executors.calling import close_agent, perform
 from agentrun.executors.prints import open_log
-from agentrun.executors.workers.frames import WorkerEnd
+from agentrun.executors.workers.frames import WorkerEnd, leave
+from agentrun.system.forks import ending_children
+from agentrun.system.shortage import SHORTAGE
 
 
 class Worker:
@@ -46,14 +52,17 @@ class Worker:
 
     def _next(self) -> Attempt | None:
         try:
-            attempt = Attempt.from_json(self._end.read())
+            frame = self._end.read()
         except EOFError:
             return None
-        self._end.open()
+        if frame.get("type") != "attempt":
+            leave("the runner sent something that is no attempt")
+        attempt = Attempt.from_json(frame)
+        self._end.open(attempt)
         return attempt
 
     def _attempt(self, attempt: Attempt) -> bool:
-        """Run it; False if the agent could not be loaded."""
+        """Run it; False if the agent could not be loaded, or this process has nothing left for another attempt."""
         # On the descriptors, to catch what C code and the agent's own children print, too.
         self._print_to(open_log(attempt.log_path), close=True)
         loaded = self._target is not None
@@ -61,16 +70,20 @@ class Worker:
             if not loaded:
                 self._target = self._agent.load()
                 loaded = True
-                self._end.write({"type": "ready"})
+                self._end.ready()
             wants_ctx, carries = self._agent.wants_ctx, self._agent.carries
             context = Context(attempt, self._end, carries=carries) if wants_ctx else None
             outcome = perform(self._target, attempt.item, context, self._end)
         except BaseException as error:
             outcome = outcome_from(error)
+        goes_on = loaded
+        if outcome.failure is not None and outcome.failure.code == SHORTAGE:
+            # This process has descriptors and threads of its own: the lack is the item's, but not the next one's.
+            outcome.failure, goes_on = replace(outcome.failure, code=""), False
         _flush()
         self._print_to(self._null)
-        self._end.close(Ended.of(outcome, ends=not loaded).as_json(), outcome.output)
-        return loaded
+        self._end.close(outcome, ends=not goes_on)
+        return goes_on
 
     def _print_to(self, fd: int, *, close: bool = False) -> None:
         os.dup2(fd, 1)
@@ -104,7 +117,9 @@ def main(fd: int) -> None:
         return
     sys.path += [entry for entry in agent.sys_path if entry not in sys.path]
     sys.argv = [agent.reference]
-    Worker(end, agent).run()
+    # Also those that are forked while the agent is loaded or closed.
+    with ending_children(user_traceback):
+        Worker(end, agent).run()
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from agentrun.store.folder.runs import FOLDER as RUNS
 from agentrun.store.folder.state import NAME as STATE
 from agentrun.store.folder.store import FolderStore
 from agentrun.store.port import Catalogue
+from agentrun.system.trust import check_folders
 
 
 class FolderCatalogue(Catalogue):
@@ -20,6 +21,7 @@ class FolderCatalogue(Catalogue):
         self.root = root
 
     def names(self) -> list[str]:
+        check_folders(self.root)
         try:
             names = sorted(os.listdir(self.root))
         except (FileNotFoundError, NotADirectoryError):

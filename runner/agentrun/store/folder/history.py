@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from agentrun.store.port import HistoryEvent
-from agentrun.system.disk import Disk
+from agentrun.system.disk import Disk, Held, open_to_read
 
 LIMIT_BYTES = 8 * 1024 * 1024
 NAME, ROTATED = "log.jsonl", "log.1.jsonl"
@@ -21,36 +21,40 @@ class History:
     """Appends events; never an error, because the run does not depend on it."""
 
     def __init__(self, folder: Path, disk: Disk) -> None:
-        self._folder = folder
+        self._path = folder / NAME
         self._disk = disk
-        self._fd: int | None = None
+        self._held: Held | None = None
         self._bytes = 0
 
     def add(self, event: HistoryEvent) -> None:
         try:
-            if self._fd is None:
-                self._fd = self._disk.open(str(self._folder / NAME), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-                self._bytes = os.fstat(self._fd).st_size
+            held = self._held
+            if held is not None and (found := os.fstat(held.fd)) and (found.st_dev, found.st_ino) != held.file:
+                held = None
+            if held is None:
+                fd = self._disk.open(str(self._path), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+                held = self._held = Held(fd, str(self._path))
+                self._bytes = os.fstat(fd).st_size
             line = _encode(event) + b"\n"
-            os.write(self._fd, line)
+            os.write(held.fd, line)
             self._bytes += len(line)
             if self._bytes > LIMIT_BYTES:
                 self.close()
-                os.replace(self._folder / NAME, self._folder / ROTATED)
+                os.replace(self._path, self._path.with_name(ROTATED))
         except OSError:
             self.close()
 
     def close(self) -> None:
-        if self._fd is not None:
-            fd, self._fd = self._fd, None
-            os.close(fd)
+        if self._held is not None:
+            self._held.close()
+            self._held = None
 
 
 def read_history(folder: Path) -> Iterator[HistoryEvent]:
     """The events, the rotated part first. What cannot be read is passed over."""
     for name in (ROTATED, NAME):
         try:
-            with (folder / name).open("rb") as file:
+            with open_to_read(folder / name) as file:
                 for line in file:
                     try:
                         event = _decode(line)
@@ -59,3 +63,12 @@ def read_history(folder: Path) -> Iterator[HistoryEvent]:
                     yield event
         except OSError:
             continue
+
+
+def last_launch(folder: Path) -> HistoryEvent | None:
+    """The newest launch in the log, with its run."""
+    found = None
+    for event in read_history(folder):
+        if event.event in ("launch", "restore") and event.run_id:
+            found = event
+    return found

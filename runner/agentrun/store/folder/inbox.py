@@ -1,4 +1,4 @@
-"""The inbox of a job's folder: one file a message, posted without the lock, taken in by the runner.
+"""The inbox of a job's folder: one file a message, posted without the lock, processed by the runner.
 
 A kill while one is posted leaves a stray temporary file, or the whole message. Files are never changed once they have
 their name.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import stat
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,10 +18,11 @@ from agentrun.errors import UsageError
 from agentrun.store.port import Posted
 from agentrun.system.disk import (
     Disk,
-    check_folder,
+    NotAFile,
     discard,
     disk_error,
     is_temporary,
+    open_to_read,
     secure_folder,
     sync_folder,
     temporary_name,
@@ -56,9 +56,8 @@ class Inbox:
         if not texts:
             return
         if not self._folder.is_dir():
-            raise UsageError(f"{self._folder}: there is no such job; begin a run of it first")
+            raise UsageError(f"{self._folder}: there is no such job; start a run of it first")
         try:
-            check_folder(self._folder)
             secure_folder(self._disk, self._path)
             self._write(texts)
         except OSError as error:
@@ -100,20 +99,15 @@ class Inbox:
     def _read(self, name: str) -> Posted | None:
         """None if it has gone meanwhile."""
         try:
-            # Not to be held up by a pipe of that name.
-            fd = os.open(self._path / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            return Posted(name, None, f"it cannot be read: {os.strerror(error.errno or 0)}")
-        try:
-            with os.fdopen(fd, "rb") as file:
-                if not stat.S_ISREG(os.fstat(fd).st_mode):
-                    return Posted(name, None, "it is not a file")
+            with open_to_read(self._path / name) as file:
                 text = file.read(LIMIT_BYTES + 1)
             if len(text) > LIMIT_BYTES:
                 return Posted(name, None, f"it has more than {LIMIT_BYTES:,} bytes")
             return Posted(name, decode_message(text))
+        except FileNotFoundError:
+            return None
+        except NotAFile:
+            return Posted(name, None, "it is not a file")
         except OSError as error:
             return Posted(name, None, f"it cannot be read: {os.strerror(error.errno or 0)}")
         except MessageError as error:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from agentrun.checkpoint.record import Record, RecordError, check_record, decode_record, json_of
+from agentrun.checkpoint.record import Record, RecordError, decode_record, json_of
 from agentrun.errors import CheckpointError
-from agentrun.system.disk import Disk, disk_error, replace_file
+from agentrun.system.disk import Disk, Held, disk_error, first_moved, open_file, replace_file
 
 PIECE_BYTES = 1 << 18
 _NAME = re.compile(r"journal-(\d+)\.jsonl")
@@ -26,6 +27,18 @@ def journal_number(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
+def ways_out(folder: Path, first: str) -> str:
+    """What to do about a state that cannot be loaded; the command works everywhere."""
+    command = shlex.join(["agentrun", "repair", folder.name, "--state-dir", str(folder.parent)])
+    return f"see what can be saved with: {command}; or {first}, or start over with --fresh (the old files are kept)"
+
+
+def _ways_out(path: Path, first: str) -> str:
+    # The journals of runs that ended have other names: there is nothing to repair, the results are written.
+    is_filed = journal_number(path.name) is None
+    return f"{first}, or start over with --fresh" if is_filed else ways_out(path.parent, first)
+
+
 class JournalLines:
     """The lines of a journal, in order or at a given place, read in large pieces."""
 
@@ -38,7 +51,7 @@ class JournalLines:
     def open(self) -> bool:
         """False if there is no such file."""
         try:
-            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            self._fd = open_file(self.path, os.O_RDONLY)
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -73,7 +86,7 @@ class JournalLines:
         if ref < length:
             raise CheckpointError(
                 f"{self.path}: ends at byte {ref + len(rest)}, but the run needs {length} bytes of it; "
-                f"restore it, or start over with --fresh (the old files are kept)"
+                f"{_ways_out(self.path, 'restore it')}"
             )
 
     def _line_from(self, offset: int, length: int) -> int:
@@ -112,7 +125,7 @@ class JournalLines:
     def _check_there(self, length: int) -> None:
         if length and self._fd is None:
             raise CheckpointError(
-                f"{self.path}: is missing, and the run needs it; restore it, or start over with --fresh"
+                f"{self.path}: is missing, and the run needs it; {_ways_out(self.path, 'restore it')}"
             )
 
     def _read(self, offset: int, count: int) -> bytes:
@@ -174,38 +187,70 @@ class Records:
     def _damaged(self, ref: int, what: str) -> CheckpointError:
         return CheckpointError(
             f"{self._lines.path}: the record at byte {ref} is damaged ({what}); "
-            f"restore the folder from a backup, or start over with --fresh (the old files are kept)"
+            f"{_ways_out(self._lines.path, 'restore the folder from a backup')}"
         )
 
 
-def filed_lines(path: Path, length: int) -> Iterator[bytes]:
-    """The records in the journal of a run that ended. A damaged one raises CheckpointError."""
-    with JournalLines(path) as lines:
-        for ref, line in lines.until(length):
-            if not check_record(line):
-                raise CheckpointError(
-                    f"{path}: the record at byte {ref} is damaged (the checksum does not match); restore the file "
-                    f"from a backup, or start over with --fresh"
-                )
-            yield line
+class JournalFile:
+    """The journal that a launch appends to. Errors of the disk are OSErrors."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._held: Held | None = None
+        self._is_new = False
+
+    def append(self, path: Path, length: int, text: bytes) -> None:
+        """Write `text` at the journal's length; nothing names these bytes yet.
+
+        A journal with a second name is a backup by hard links, which must not change: it is copied first. Such a
+        backup may be made at any time, so each append looks.
+        """
+        held = self._held
+        if held is not None and held.stat().st_nlink > 1:
+            self.close()
+            held = None
+        if held is None:
+            held = self._held = _open_journal(self._disk, path, length)
+            self._is_new = True
+        if first_moved(held) is not None:
+            raise CheckpointError(f"{path}: was replaced by another program while this one was running")
+        self._disk.write(held.fd, text, length)
+
+    def sync(self, folder: Held) -> None:
+        """Before anything that counts on the journal's new length gets its name; the journal's own entry too."""
+        assert self._held is not None
+        if self._is_new:
+            folder.stat()
+            self._disk.fsync(folder.fd)
+            self._is_new = False
+        self._held.stat()
+        self._disk.fsync(self._held.fd)
+
+    def close(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
 
 
-def open_journal(disk: Disk, path: Path, length: int) -> int:
-    """A descriptor to append to a journal with, made if need be.
-
-    A journal with a second name is a backup by hard links, which must not change: it is copied first.
-    """
-    fd = disk.open(str(path), os.O_RDWR | os.O_CREAT)
+def _open_journal(disk: Disk, path: Path, length: int) -> Held:
+    """The journal, with one name only; made if it has no records yet."""
     try:
-        if os.fstat(fd).st_nlink == 1:
-            return fd
+        fd = disk.open(str(path), os.O_RDWR | (0 if length else os.O_CREAT))
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: was removed while this program was running; restore it, then resume") from None
+    try:
+        found = os.fstat(fd)
+        if found.st_size < length:
+            raise CheckpointError(f"{path}: has {found.st_size} bytes, but the run needs {length} of it; restore it")
+        if found.st_nlink == 1:
+            return Held(fd, str(path))
         pieces = (os.pread(fd, min(PIECE_BYTES, length - at), at) for at in range(0, length, PIECE_BYTES))
         replace_file(disk, path, pieces)
     except BaseException:
         disk.close(fd)
         raise
     disk.close(fd)
-    return disk.open(str(path), os.O_RDWR)
+    return Held(disk.open(str(path), os.O_RDWR), str(path))
 
 
 def write_journal(disk: Disk, path: Path, lines: Iterable[bytes]) -> int:

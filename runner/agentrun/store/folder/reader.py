@@ -10,8 +10,9 @@ from agentrun.checkpoint.record import Record
 from agentrun.errors import CheckpointError
 from agentrun.store.folder.history import read_history
 from agentrun.store.folder.inbox import Inbox
-from agentrun.store.folder.journal import JournalLines, Records
+from agentrun.store.folder.journal import JournalLines, Records, ways_out
 from agentrun.store.folder.lock import live_holder
+from agentrun.store.folder.rollback import check_missing
 from agentrun.store.folder.runs import Runs
 from agentrun.store.folder.state import NAME as STATE
 from agentrun.store.folder.state import StateFile, read_checkpoint
@@ -22,7 +23,7 @@ from agentrun.system.disk import Disk
 class FolderReader(Reader):
     """It holds the journal open, so that compaction or the end of the run does not change what it shows."""
 
-    def __init__(self, folder: Path, *, accept_edits: bool = False) -> None:
+    def __init__(self, folder: Path, *, accept_edits: bool = False, run_id: str = "") -> None:
         self.name = folder.name
         self._folder = folder
         self._accept_edits = accept_edits
@@ -30,22 +31,27 @@ class FolderReader(Reader):
         self._inbox = Inbox(folder, Disk())
         self._lines: JournalLines
         self._records: Records
+        if run_id:
+            self._look_at(run_id)
+            return
         for _ in range(READ_AGAIN):
-            # A runner may compact the journal, or finish the run, between two looks.
+            # A runner may compact the journal, or begin or finish a run, between two looks.
             if self._look():
                 return
-        raise CheckpointError(
-            f"{folder}: the journal that {STATE} names is missing; restore it, or start over with --fresh"
-        )
+        if self.checkpoint is None:
+            check_missing(folder / STATE, self._runs)
+        raise CheckpointError(f"{folder}: the journal that {STATE} names is missing; {ways_out(folder, 'restore it')}")
 
     def _look(self) -> bool:
         """False if what was found does not fit together."""
         checkpoint, self.summaries = self._checkpoint(), self._runs.summaries()
-        newest = self.summaries[0] if self.summaries else None
-        if checkpoint is not None and not (newest and newest.run_id == checkpoint.run_id):
+        if checkpoint is not None and all(one.run_id != checkpoint.run_id for one in self.summaries):
             self.checkpoint, self.summary = checkpoint, None
             return self._open(self._folder / checkpoint.journal.name, checkpoint.journal.length, checkpoint)
+        newest = self.summaries[0] if self.summaries else None
         self.checkpoint, self.summary = None, newest
+        if checkpoint is None and not self._is_alone():
+            return False
         if newest is None:
             return self._open(self._folder / "no-journal", 0)
         if self._open(self._runs.journal(newest.run_id), newest.journal_length):
@@ -55,6 +61,23 @@ class FolderReader(Reader):
             return self._open(self._folder / checkpoint.journal.name, newest.journal_length)
         # The records of older runs are not kept.
         return self._open(self._folder / "no-journal", 0)
+
+    def _look_at(self, run_id: str) -> None:
+        self.checkpoint, self.summaries = None, self._runs.summaries()
+        self.summary = next((one for one in self.summaries if one.run_id == run_id), None)
+        if self.summary is None:
+            raise CheckpointError(f"{self._folder}: no run {run_id} has ended here; see: agentrun status {self.name}")
+        path = self._runs.journal(run_id)
+        if not self._open(path, self.summary.journal_length):
+            raise CheckpointError(f"{path}: is missing, with the records of that run; restore it, or use --fresh")
+
+    def _is_alone(self) -> bool:
+        """False if there is a journal that belongs to a state.json, and nobody who may be about to write that."""
+        try:
+            check_missing(self._folder / STATE, self._runs)
+        except CheckpointError:
+            return self.holder() is not None
+        return True
 
     def _checkpoint(self) -> Checkpoint | None:
         state = StateFile(self._folder, Disk())

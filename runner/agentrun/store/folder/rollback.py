@@ -1,4 +1,4 @@
-"""Notices an older state.json that was put back, by the journals beside it."""
+"""Notices a state.json that was put back or removed, by the journals beside it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.checkpoint.record import check_record, decode_record
 from agentrun.errors import CheckpointError
-from agentrun.store.folder.journal import JournalLines, journal_number
-from agentrun.store.folder.runs import names_in
+from agentrun.store.folder.journal import JournalLines, journal_number, ways_out
+from agentrun.store.folder.runs import Runs, names_in
+from agentrun.store.folder.wreckage import filed_records, is_of_open_run
 
 
 def journals_in(folder: Path) -> list[str]:
@@ -21,7 +22,7 @@ def check_alone(path: Path, checkpoint: Checkpoint) -> None:
     if others:
         raise CheckpointError(
             f"{path}: belongs to a run that has finished, but {others[0]} belongs to another; "
-            f"put the newest state.json back, or start over with --fresh (the old files are kept)"
+            f"{ways_out(path.parent, 'put the newest state.json back')}"
         )
 
 
@@ -33,5 +34,17 @@ def check_tail(path: Path, checkpoint: Checkpoint) -> None:
             if check_record(line) and (seq := decode_record(line).seq) > checkpoint.seq + 1:
                 raise CheckpointError(
                     f"{path}: is older than {name} (its seq is {checkpoint.seq}, but the journal continues to {seq}); "
-                    f"put the newest state.json back, or start over with --fresh"
+                    f"{ways_out(path.parent, 'put the newest state.json back')}"
                 )
+
+
+def check_missing(path: Path, runs: Runs) -> None:
+    """No state.json beside a journal with records of a run that has not ended: somebody removed it."""
+    names = sorted(journals_in(path.parent))
+    ended, filed = filed_records(runs) if names else (set(), set())
+    for name in names:
+        if is_of_open_run(path.parent / name, ended, filed):
+            raise CheckpointError(
+                f"{path}: is missing, but {name} holds records of a run that has not ended; "
+                f"{ways_out(path.parent, 'put it back')}"
+            )

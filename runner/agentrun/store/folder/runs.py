@@ -6,8 +6,18 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from agentrun.checkpoint.summary import Summary, decode_summary, encode_summary
-from agentrun.system.disk import Disk, discard, is_temporary, replace_file, secure_folder, sync_folder
+from agentrun.checkpoint.summary import Summary, decode_summary, encode_summary, last_finished
+from agentrun.system.disk import (
+    PIECE_BYTES,
+    Disk,
+    discard,
+    disk_error,
+    is_temporary,
+    open_to_read,
+    replace_file,
+    secure_folder,
+    sync_folder,
+)
 
 FOLDER = "runs"
 SUMMARIES_KEPT = 20
@@ -41,9 +51,17 @@ class Runs:
             self._disk.replace(str(path), str(self._folder / name))
         sync_folder(self._disk, self._folder)
 
+    def keep_copies(self, files: Mapping[Path, str]) -> None:
+        """Copy these files here, under other names, durably."""
+        secure_folder(self._disk, self._folder)
+        for path, name in files.items():
+            with open_to_read(path) as file:
+                replace_file(self._disk, self._folder / name, iter(lambda: file.read(PIECE_BYTES), b""))
+
     def summary(self, run_id: str) -> Summary | None:
         try:
-            return decode_summary(self._summary(run_id).read_bytes())
+            with open_to_read(self._summary(run_id)) as file:
+                return decode_summary(file.read())
         except OSError:
             return None
 
@@ -51,14 +69,17 @@ class Runs:
         return self._folder / f"{run_id}.jsonl"
 
     def summaries(self) -> list[Summary]:
-        """Newest first."""
-        found = (self.summary(run_id) for run_id in self._ended())
-        return [summary for summary in found if summary is not None]
+        """Newest first, by their numbers: the clock may have been set back."""
+        names = [name[:-5] for name in names_in(self._folder) if name.endswith(".json")]
+        found = [summary for name in names if (summary := self.summary(name)) is not None]
+        return sorted(found, key=lambda summary: summary.age, reverse=True)
 
     def prune(self) -> None:
-        """Remove what is old, and what a launch that died was writing."""
-        ended = self._ended()
-        old = {f"{run}.json" for run in ended[SUMMARIES_KEPT:]} | {f"{run}.jsonl" for run in ended[JOURNALS_KEPT:]}
+        """Remove what is old, and what a launch that died was writing. The last completed run is never old."""
+        ended = self.summaries()
+        last = last_finished(ended)
+        old = {f"{one.run_id}.json" for one in ended[SUMMARIES_KEPT:] if one is not last}
+        old |= {f"{one.run_id}.jsonl" for one in ended[JOURNALS_KEPT:] if one is not last}
         for name in names_in(self._folder):
             if name in old or is_temporary(name):
                 discard(self._disk, str(self._folder / name))
@@ -66,12 +87,11 @@ class Runs:
     def _summary(self, run_id: str) -> Path:
         return self._folder / f"{run_id}.json"
 
-    def _ended(self) -> list[str]:
-        return sorted((name[:-5] for name in names_in(self._folder) if name.endswith(".json")), reverse=True)
-
 
 def names_in(folder: Path) -> list[str]:
     try:
         return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise disk_error(folder, error) from error

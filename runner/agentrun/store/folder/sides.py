@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
+from io import BufferedReader
 from pathlib import Path
 
 from agentrun.errors import UsageError
-from agentrun.system.disk import Disk, replace_file
+from agentrun.system.disk import Disk, open_to_read, replace_file
 
 PIECE_BYTES = 1 << 18
 
@@ -25,15 +25,15 @@ class SideFiles:
     def fetch(self, name: str) -> Iterator[bytes] | None:
         path = self._folder / name
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            file = open_to_read(path)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-        return _pieces(fd)
+        return _pieces(file)
 
 
-def _pieces(fd: int) -> Iterator[bytes]:
-    with os.fdopen(fd, "rb") as file:
+def _pieces(file: BufferedReader) -> Iterator[bytes]:
+    with file:
         while piece := file.read(PIECE_BYTES):
             yield piece

@@ -6,105 +6,121 @@ No file that was once state.json is ever written to again, so whoever has it ope
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from agentrun.checkpoint.checkpoint import Checkpoint, decode_checkpoint
-from agentrun.errors import CheckpointError
-from agentrun.store.folder.journal import journal_number
-from agentrun.system.disk import Disk, discard, temporary_name
+from agentrun.errors import AgentrunError, CheckpointError, LaterError
+from agentrun.store.folder.journal import journal_number, ways_out
+from agentrun.store.folder.lock import NAME as LOCK
+from agentrun.system.disk import Disk, Held, discard, disk_error, first_moved, open_file, temporary_name
 
 NAME = "state.json"
 
-_Identity = tuple[int, int, int, int]
-"""Device, inode, time and size: a file system may use an inode again at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A new state.json that is neither synced nor in its place yet."""
-
-    path: str
-    fd: int
-    identity: _Identity
-
 
 class StateFile:
-    """state.json in one folder, and whether it is still the one that this process read or wrote."""
+    """state.json in one folder. The one that this process read or wrote last stays open, so that another program's can
+    be told from it: with a new file for each commit a file system may give the same two inode numbers in turn."""
 
     def __init__(self, folder: Path, disk: Disk) -> None:
         self.path = folder / NAME
         self._folder, self._name = str(folder), str(self.path)
         self._disk = disk
-        self._stored: _Identity | None = None
+        self.held: Held | None = None
+        """None if there was no state.json."""
 
     def exists(self) -> bool:
         return os.path.lexists(self._name)
 
-    def read(self) -> bytes:
-        """Its text, remembering which file it was."""
-        with os.fdopen(os.open(self._name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
-            found = os.fstat(file.fileno())
-            self._stored = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
-            return file.read()
+    def read(self, *, hold: bool = False) -> bytes:
+        """Its text; with `hold` this is the file that the next one may replace."""
+        held = Held(open_file(self._name, os.O_RDONLY), self._name)
+        try:
+            found = held.stat()
+            held.stamp = (found.st_mtime_ns, found.st_size)
+            with os.fdopen(held.fd, "rb", closefd=False) as file:
+                text = file.read()
+        except BaseException:
+            held.close()
+            raise
+        if hold:
+            self.forget()
+            self.held = held
+        else:
+            held.close()
+        return text
 
     def forget(self) -> None:
         """There is no state.json from here on."""
-        self._stored = None
+        if self.held is not None:
+            self.held.close()
+            self.held = None
 
-    def is_as_left(self) -> bool:
-        """Whether it is the file that this process read or put there last."""
-        try:
-            found = os.lstat(self._name)
-        except FileNotFoundError:
-            return self._stored is None
-        return (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size) == self._stored
-
-    def write(self, text: bytes) -> Written:
+    def write(self, text: bytes) -> Held:
         """Write the next one under a temporary name; then either `replace` with it or `drop` it."""
         path = temporary_name(self._folder, NAME)
-        fd = self._disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        new = Held(self._disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), path)
         try:
-            self._disk.write(fd, text, 0)
-            found = os.fstat(fd)
-            return Written(path, fd, (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size))
+            self._disk.write(new.fd, text, 0)
         except BaseException:
-            self._disk.close(fd)
-            discard(self._disk, path)
+            self.drop(new)
             raise
+        return new
 
-    def replace(self, new: Written, folder_fd: int) -> None:
+    def replace(self, new: Held, folder: Held, lock: Held) -> None:
         """Put the new one in its place, durably."""
+        old = self.held
         try:
-            try:
-                self._disk.fsync(new.fd)
-            finally:
-                self._disk.close(new.fd)
+            self._disk.fsync(new.fd)
+            found = os.fstat(new.fd)
+            # Again, now that the disk was waited for: what is renamed over cannot be had back.
+            if (moved := first_moved(new, lock, folder, *([old] if old else []))) is not None:
+                raise refusal(moved)
+            if old is None and os.path.lexists(self._name):
+                raise replaced(self._name)
             self._disk.replace(new.path, self._name)
-            self._disk.fsync(folder_fd)
+            self._disk.fsync(folder.fd)
         except BaseException:
-            discard(self._disk, new.path)
+            self.drop(new)
             raise
-        self._stored = new.identity
+        new.path, new.stamp = self._name, (found.st_mtime_ns, found.st_size)
+        self.held = new
+        if old is not None:
+            old.close()
 
-    def drop(self, new: Written) -> None:
+    def drop(self, new: Held) -> None:
         """The new one does not take its place after all."""
-        try:
-            self._disk.close(new.fd)
-        finally:
-            discard(self._disk, new.path)
+        new.close()
+        discard(self._disk, new.path)
 
     def unlink(self) -> None:
         if self.exists():
             self._disk.unlink(self._name)
 
 
+def refusal(moved: Held) -> AgentrunError:
+    """Why nothing may be written: our descriptor was closed, or another program has put something in its place."""
+    try:
+        moved.stat()
+    except OSError as error:
+        return disk_error(moved.path, error)
+    if os.path.basename(moved.path) == LOCK:
+        return LaterError(
+            f"{moved.path}: was removed, or another runner took the job, while this one was running; this one stopped, "
+            f"and nothing finished is lost: resume when no other runner is at work"
+        )
+    return replaced(moved.path)
+
+
+def replaced(path: Path | str) -> CheckpointError:
+    return CheckpointError(f"{path}: was replaced by another program while this one was running")
+
+
 def read_checkpoint(text: bytes, path: Path, *, accept_edits: bool = False) -> Checkpoint:
     """The checkpoint in a state.json, which names one of our journals."""
-    checkpoint = decode_checkpoint(text, where=str(path), accept_edits=accept_edits)
+    what_to_do = ways_out(path.parent, "put the original back")
+    checkpoint = decode_checkpoint(text, where=str(path), accept_edits=accept_edits, what_to_do=what_to_do)
     if journal_number(checkpoint.journal.name) is None:
         raise CheckpointError(
-            f"{path}: journal.name is {checkpoint.journal.name!r}, which is not a journal's; put the original back, "
-            f"or start over with --fresh (the old one is kept)"
+            f"{path}: journal.name is {checkpoint.journal.name!r}, which is not a journal's; {what_to_do}"
         )
     return checkpoint

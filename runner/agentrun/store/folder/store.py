@@ -7,6 +7,7 @@ limit. Crash windows and invariants: runner/DESIGN.md.
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,38 +15,39 @@ from pathlib import Path
 from msgspec import Raw, structs
 
 from agentrun.checkpoint.checkpoint import Checkpoint, Journal, encode_checkpoint
-from agentrun.checkpoint.message import AnyMessage, is_run_id
-from agentrun.checkpoint.record import Record, encode_record, highest_seq
-from agentrun.checkpoint.summary import Summary, checkpoint_from
+from agentrun.checkpoint.message import AnyMessage
+from agentrun.checkpoint.record import Record, encode_record
+from agentrun.checkpoint.summary import Summary, last_finished
 from agentrun.errors import CheckpointError, DiskError
 from agentrun.store.folder.history import History
 from agentrun.store.folder.inbox import Inbox
 from agentrun.store.folder.journal import (
+    JournalFile,
     JournalLines,
     Records,
-    filed_lines,
     journal_name,
     journal_number,
-    open_journal,
     with_places,
     write_journal,
 )
-from agentrun.store.folder.lock import FolderLease, Lock, live_holder
+from agentrun.store.folder.lock import FolderLease, Lock, live_holder, signal_holder
+from agentrun.store.folder.place import check_place, empty_place, make_place
 from agentrun.store.folder.reader import FolderReader
-from agentrun.store.folder.rollback import check_alone, check_tail, journals_in
+from agentrun.store.folder.rollback import check_alone, check_missing, check_tail, journals_in
 from agentrun.store.folder.runs import Runs, names_in
 from agentrun.store.folder.sides import SideFiles
-from agentrun.store.folder.state import StateFile, Written, read_checkpoint
+from agentrun.store.folder.state import StateFile, read_checkpoint, refusal, replaced
 from agentrun.store.port import HistoryEvent, Holder, Loaded, Posted, Store, Sync
+from agentrun.store.salvage import Salvage
 from agentrun.system.disk import (
     Disk,
-    check_folder,
+    Held,
     discard,
     disk_error,
+    first_moved,
     is_temporary,
-    replace_file,
-    secure_folder,
 )
+from agentrun.values.clock import new_run_id
 
 REDO_LIMIT_BYTES = 16 * 1024
 
@@ -68,55 +70,66 @@ class FolderStore(Store):
         self._outputs: list[bytes] = []
         self._outputs_bytes = 0
         self._journal = Journal("", 0)
-        self._journal_fd: int | None = None
-        self._journal_is_new = False
-        self._folder_fd: int | None = None
+        self._journal_file = JournalFile(self._disk)
+        self._lock: Held | None = None
+        self._home: Held | None = None
+        """The folder itself."""
         self._broken: DiskError | None = None
 
     # ---- the lock
 
     def lock(self, *, wait_seconds: float = 5.0) -> FolderLease:
-        root = self.folder.parent
         try:
-            secure_folder(self._disk, root)
-            if not (root / ".gitignore").exists():
-                replace_file(self._disk, root / ".gitignore", [b"*\n"])
-            secure_folder(self._disk, self.folder)
-            for name in ("runs", "logs", "inbox", "work"):
-                if os.path.lexists(self.folder / name):
-                    check_folder(self.folder / name)
+            make_place(self._disk, self.folder)
             lease = Lock(self.folder, self._disk).acquire(wait_seconds=wait_seconds, on_release=self._close)
-            self._folder_fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._lock = lease.held
+            self._home = Held(os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), str(self.folder))
+            self._disk.reserve()
         except OSError as error:
             raise disk_error(error.filename or self.folder, error) from error
         return lease
 
     def _close(self) -> None:
-        for fd in (self._journal_fd, self._folder_fd):
-            if fd is not None:
-                os.close(fd)
-        self._journal_fd = self._folder_fd = None
+        self._journal_file.close()
+        self._state.forget()
+        if self._home is not None:
+            self._home.close()
+        self._lock = self._home = None
+        self._disk.release()
         self._history.close()
 
     # ---- reading
 
-    def reader(self, *, accept_edits: bool = False) -> FolderReader:
-        return FolderReader(self.folder, accept_edits=accept_edits)
+    def _check_place(self) -> None:
+        """Before anything is read: nobody else can have put it there. `lock` has checked it for the launch."""
+        if self._home is None:
+            check_place(self.folder)
+
+    def reader(self, *, accept_edits: bool = False, run_id: str = "") -> FolderReader:
+        self._check_place()
+        return FolderReader(self.folder, accept_edits=accept_edits, run_id=run_id)
 
     def holder(self) -> Holder | None:
+        self._check_place()
         return live_holder(self.folder)
+
+    def ask_to_stop(self, holder: Holder) -> None:
+        self._check_place()
+        signal_holder(self.folder, holder)
 
     def load(self, *, accept_edits: bool = False) -> Loaded:
         """Read and check the state, changing nothing on disk."""
+        self._check_place()
         try:
-            text = self._state.read()
+            text = self._state.read(hold=self._lock is not None)
         except FileNotFoundError:
             self._begin_fresh()
+            check_missing(self._state.path, self._runs)
             return Loaded()
         except OSError as error:
             raise disk_error(self._state.path, error) from error
         checkpoint = read_checkpoint(text, self._state.path, accept_edits=accept_edits)
-        self._close_journal()
+        self._journal_file.close()
         self._seq = checkpoint.seq
         self._outputs = [bytes(line) for line in checkpoint.outputs]
         self._outputs_bytes = sum(len(line) + 1 for line in self._outputs)
@@ -130,12 +143,11 @@ class FolderStore(Store):
 
     def _begin_fresh(self) -> None:
         # Never the number of the run before: its state.json, put back, must not fit the journal of another.
-        names = [*names_in(self.folder), *(ended.journal for ended in self.summaries()[:1])]
+        names = [*names_in(self.folder), *(ended.journal for ended in self.summaries())]
         numbers = [number for name in names if (number := journal_number(name)) is not None]
-        self._close_journal()
+        self._journal_file.close()
         self._state.forget()
-        self._seq = 0
-        self._outputs, self._outputs_bytes = [], 0
+        self._seq, self._outputs, self._outputs_bytes = 0, [], 0
         self._journal = Journal(journal_name(max(numbers, default=0) + 1), 0)
 
     @property
@@ -194,8 +206,7 @@ class FolderStore(Store):
                 self._replace_state(written, seq)
             except OSError as error:
                 raise self._break(error) from error
-            self._outputs, self._outputs_bytes = outputs, ref - journal.length
-            self._journal = journal
+            self._journal, self._outputs, self._outputs_bytes = journal, outputs, ref - journal.length
             return refs
 
         return sync
@@ -213,8 +224,13 @@ class FolderStore(Store):
             raise DiskError(f"{self.folder}: an earlier write failed ({self._broken.message})")
 
     def _refuse_if_replaced(self) -> None:
-        if not self._state.is_as_left():
-            raise CheckpointError(f"{self._state.path}: was replaced by another program while this one was running")
+        """Before anything is written: the lock is the one we signed, and state.json the one we read or wrote."""
+        assert self._lock is not None and self._home is not None
+        state = self._state.held
+        if (moved := first_moved(self._lock, self._home, *([state] if state else []))) is not None:
+            raise refusal(moved)
+        if state is None and self._state.exists():
+            raise replaced(self._state.path)
 
     def _break(self, error: OSError, where: Path | None = None) -> DiskError:
         """After a failed write the store refuses everything further: the kernel may call lost pages clean, and the
@@ -233,38 +249,28 @@ class FolderStore(Store):
     def _write_journal(self, outputs: Sequence[bytes]) -> Journal:
         """Append `outputs` at the journal's length; nothing names these bytes yet."""
         text = b"".join(line + b"\n" for line in outputs)
-        if self._journal_fd is None:
-            self._journal_fd = open_journal(self._disk, self._journal_path, self._journal.length)
-            self._journal_is_new = True
-        self._disk.write(self._journal_fd, text, self._journal.length)
+        self._journal_file.append(self._journal_path, self._journal.length, text)
         return Journal(self._journal.name, self._journal.length + len(text))
 
-    def _sync_journal(self, *, before: Written | None = None) -> None:
+    def _sync_journal(self, *, before: Held | None = None) -> None:
         """Before anything that counts on the journal's new length gets its name; the journal's own entry too."""
-        assert self._journal_fd is not None
         try:
-            if self._journal_is_new:
-                self._sync_folder()
-                self._journal_is_new = False
-            self._disk.fsync(self._journal_fd)
+            assert self._home is not None
+            self._journal_file.sync(self._home)
         except BaseException:
             if before is not None:
                 self._state.drop(before)
             raise
 
-    def _replace_state(self, new: Written, seq: int) -> None:
-        assert self._folder_fd is not None
-        self._state.replace(new, self._folder_fd)
+    def _replace_state(self, new: Held, seq: int) -> None:
+        assert self._home is not None and self._lock is not None
+        self._state.replace(new, self._home, self._lock)
         self._seq = seq
 
     def _sync_folder(self) -> None:
-        assert self._folder_fd is not None
-        self._disk.fsync(self._folder_fd)
-
-    def _close_journal(self) -> None:
-        if self._journal_fd is not None:
-            os.close(self._journal_fd)
-            self._journal_fd = None
+        assert self._home is not None
+        self._home.stat()
+        self._disk.fsync(self._home.fd)
 
     def compact(self, checkpoint: Checkpoint, refs: Sequence[int]) -> list[int]:
         self._refuse_unless_next(checkpoint.seq)
@@ -290,7 +296,7 @@ class FolderStore(Store):
             length += len(line) + 1
         self._journal = checkpoint.journal
         self._outputs, self._outputs_bytes = outputs, length - self._journal.length
-        self._close_journal()
+        self._journal_file.close()
         discard(self._disk, str(old))
         return new_refs
 
@@ -314,26 +320,21 @@ class FolderStore(Store):
             self._sync_folder()
         self._begin_fresh()
 
-    def reopen(self, run_id: str) -> Checkpoint | None:
-        summary = self._runs.summary(run_id) if is_run_id(run_id) else None
-        filed = self._runs.journal(run_id)
-        if summary is None or not (filed.exists() or summary.journal_length == 0):
-            return None
+    def reopen(self, records: Iterable[Record], *, seq: int) -> Sequence[int]:
         if self._state.exists():
             raise CheckpointError(f"{self._state.path}: belongs to an unfinished run; finish that one first")
         self._begin_fresh()
+        refs = array("Q")
         with self._breaking():
             # No state.json names it before the first commit does: a crash leaves a stray file, which is pruned.
-            length = write_journal(self._disk, self._journal_path, filed_lines(filed, summary.journal_length))
+            lines = with_places(map(encode_record, records), refs.append)
+            self._journal.length = write_journal(self._disk, self._journal_path, lines)
             self._sync_folder()
-        self._journal.length = length
-        self._seq = highest_seq(filed_lines(filed, summary.journal_length))
-        return checkpoint_from(summary, seq=self._seq)
+        self._seq = seq
+        return refs
 
     def set_aside(self) -> str:
         """Move a state that cannot be read, and its journals, into runs/ under a name of its own."""
-        from agentrun.values.clock import new_run_id
-
         name = f"{new_run_id()}-set-aside"
         with self._breaking():
             files = {self.folder / journal: f"{name}.{journal}" for journal in journals_in(self.folder)}
@@ -344,38 +345,39 @@ class FolderStore(Store):
         self._begin_fresh()
         return f"runs/{name}.*"
 
+    def salvage(self) -> Salvage:
+        from agentrun.store.folder.repair import FolderSalvage
+
+        return FolderSalvage(self, self.folder, self._disk)
+
     def summaries(self) -> list[Summary]:
+        self._check_place()
         return self._runs.summaries()
 
     def prune(self, *, keep: Collection[str] = ()) -> None:
         self._runs.prune()
+        last = last_finished(self.summaries())
+        spools = {*keep, last.spool if last is not None else None}
         for name in names_in(self.folder):
             is_old_journal = journal_number(name) is not None and name != self._journal.name
-            is_old_spool = name.endswith(".spool") and name not in keep
+            is_old_spool = name.endswith(".spool") and name not in spools
             if is_old_journal or is_old_spool or is_temporary(name):
                 discard(self._disk, str(self.folder / name))
         self._inbox.prune()
 
     def clear(self) -> None:
-        import shutil
-
         self._history.close()
-        for name in names_in(self.folder):
-            path = self.folder / name
-            if name == "lock":
-                continue
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+        empty_place(self.folder)
         self._begin_fresh()
 
     # ---- the inbox
 
     def post(self, messages: Sequence[AnyMessage]) -> None:
+        self._check_place()
         self._inbox.post(messages)
 
     def inbox(self) -> list[Posted]:
+        self._check_place()
         return self._inbox.messages()
 
     def drop(self, names: Iterable[str]) -> None:
@@ -388,6 +390,7 @@ class FolderStore(Store):
             self._sides.keep(name, chunks)
 
     def fetch(self, name: str) -> Iterator[bytes] | None:
+        self._check_place()
         return self._sides.fetch(name)
 
     def note(self, event: HistoryEvent) -> None:

@@ -57,7 +57,9 @@ class Runner:
         self._asked: dict[str, int] = {}
 
     async def channel(self, message: Message) -> Reply:
-        self.messages.append(message.as_json())
+        form = message.as_json()
+        assert form.pop("id") and form.pop("no")
+        self.messages.append(form)
         await asyncio.sleep(0)
         match message:
             case StepGet("broken"):

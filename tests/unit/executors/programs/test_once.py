@@ -85,7 +85,7 @@ def test_the_environment_tells_of_the_attempt(bench: Bench) -> None:
         "AGENTRUN_ITEM_KEY": "k",
         "AGENTRUN_ITEM_INDEX": "0",
         "AGENTRUN_ATTEMPT": "2",
-        "AGENTRUN_IDEMPOTENCY_KEY": idempotency_key("r", "k", 1),
+        "AGENTRUN_IDEMPOTENCY_KEY": idempotency_key("s", "k", 1),
         "AGENTRUN_PARAM_CUSTOMER": "acme",
         "AGENTRUN_PARAM_MAX_ITEMS": "3",
         "AGENTRUN_PARAM_FLAG": "true",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -35,11 +36,16 @@ SERVER = """
 import json, os, sys, time
 
 def hear():
+    global current
     line = sys.stdin.readline()
-    return json.loads(line) if line else None
+    heard = json.loads(line) if line else None
+    if heard and heard.get("type") == "item":
+        current = heard["id"]
+    return heard
 
 def say(message):
-    sys.stdout.write((message if isinstance(message, str) else json.dumps(message)) + "\\n")
+    line = message if isinstance(message, str) else json.dumps({"id": current, **message})
+    sys.stdout.write(line + "\\n")
     sys.stdout.flush()
 
 def ask(message):
@@ -98,7 +104,8 @@ def test_one_program_is_given_one_item_after_the_other(bench: Bench) -> None:
 
 def test_what_other_languages_take_for_the_end_of_a_line_is_not_in_one(bench: Bench) -> None:
     code = "raw = sys.stdin.buffer.readline().decode()"
-    (bench.folder / "odd.py").write_text(f"{SERVER}\n{code}\ndone([len(raw.splitlines()), json.loads(raw)['data']])")
+    code += "; item = json.loads(raw); current = item['id']"
+    (bench.folder / "odd.py").write_text(f"{SERVER}\n{code}\ndone([len(raw.splitlines()), item['data']])")
 
     async def scenario() -> None:
         async with opened(bench, sys.executable, "odd.py") as executor:
@@ -119,6 +126,7 @@ def test_an_item_is_told_with_all_that_a_program_needs(bench: Bench) -> None:
     work = bench.folder / "work" / work_name("k0", 0)
     (outcome,) = served(bench, "done([item, os.path.exists(os.path.dirname(item['dir']))])", "a")
     item, is_made = bench.output(outcome)
+    assert re.fullmatch("[0-9a-f]{16}", item.pop("id"))
     assert item == {
         "type": "item",
         "index": 0,
@@ -126,7 +134,7 @@ def test_an_item_is_told_with_all_that_a_program_needs(bench: Bench) -> None:
         "data": "a",
         "attempt": 1,
         "run_id": "r",
-        "idempotency_key": idempotency_key("r", "k0", 0),
+        "idempotency_key": idempotency_key("s", "k0", 0),
         "params": {"customer": "acme"},
         "dir": f"{work}/dir",
         "out": f"{work}/out",
@@ -200,8 +208,9 @@ def test_steps_are_json_as_it_is(bench: Bench) -> None:
     code = """
         found = ask({"type": "step_get", "name": "a"})
         if not found["found"]:
-            assert ask({"type": "step_put", "name": "a", "value": {"b": [1, None, "ü"]}}) == {}
+            assert ask({"type": "step_put", "name": "a", "value": {"b": [1, None, "ü"]}}) == {"id": item["id"]}
         refused = ask({"type": "step_put", "name": "b", "value": 10**30})
+        assert found.pop("id") == item["id"]
         done([found, refused["error"]])
     """
 
@@ -268,16 +277,16 @@ def test_a_program_that_does_not_let_go_of_a_parked_item_is_ended(
         ("Loading the model…", "not JSON"),
         ("[1]", 'not an object with a "type"'),
         ('{"output": 1}', 'not an object with a "type"'),
-        ('{"type": "done", "output": NaN}', "not JSON"),
-        ('{"type": "done", "ouput": 1}', 'has no "output"'),
-        ('{"type": "done", "output": 1, "index": 7}', "index 7, which is another item's"),
-        ('{"type": "waiting"}', "without having read"),
+        ('{"type": "done", "id": "ID", "output": NaN}', "not JSON"),
+        ('{"type": "done", "id": "ID", "ouput": 1}', 'has no "output"'),
+        ('{"type": "waiting", "id": "ID"}', "without having read"),
     ],
 )
 def test_a_line_that_was_not_agreed_on_fails_the_attempt_and_ends_the_program(
     bench: Bench, written: str, says: str
 ) -> None:
-    code = f"done(1) if os.path.exists('a') else (open('a', 'w').close(), say({written!r}))"
+    written = written.replace("ID", "%s")
+    code = f"done(1) if os.path.exists('a') else (open('a', 'w').close(), say({written!r}.replace('%s', item['id'])))"
     first, second = served(bench, code, "a", "b")
     assert first.kind == "failed" and says in message_of(first)
     assert first.failure is not None and judge(first.failure).verdict == "transient"
@@ -288,7 +297,7 @@ def test_a_message_that_the_runner_does_not_know_is_answered(bench: Bench) -> No
     async def scenario() -> None:
         async with serving_with(bench, "done(ask({'type': 'sing'}))") as executor:
             reply = bench.output(await executor.run(bench.attempt(), bench.channel))
-            assert reply == {"error": "this runner does not know messages of type 'sing'"}
+            assert reply["error"] == "this runner does not know messages of type 'sing'"
             assert bench.messages == []
 
     bench.run(scenario())
@@ -298,14 +307,62 @@ def test_blank_lines_and_parts_of_lines_are_no_matter(bench: Bench) -> None:
     code = """
         sys.stdout.write("\\n \\n" + '{"type": "do'); sys.stdout.flush()
         time.sleep(0.05)
-        sys.stdout.write('ne", "output": 1}\\n'); sys.stdout.flush()
+        sys.stdout.write('ne", "output": 1, "id": "' + item["id"] + '"}\\n'); sys.stdout.flush()
     """
     assert [bench.output(outcome) for outcome in served(bench, code, "a", "b")] == [1, 1]
 
 
 def test_what_was_written_after_an_outcome_is_never_the_next_items(bench: Bench) -> None:
-    code = 'say(\'{"type":"done","output":%d}\\n{"type":"done","output":-1}\' % item[\'index\'])'
+    code = """
+        lines = [{"type": "done", "id": item["id"], "output": output} for output in (item["index"], -1)]
+        say("\\n".join(map(json.dumps, lines)))
+    """
     assert [bench.output(outcome) for outcome in served(bench, code, *"abc")] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ({"type": "done", "id": "0123456789abcdef", "output": -1}, "the id of another attempt"),
+        ({"type": "progress", "id": "0123456789abcdef", "text": "half way"}, "the id of another attempt"),
+        ({"type": "done", "id": None, "output": -1}, "the id of another attempt"),
+        ({"type": "done", "no": 2, "output": -1}, "line 1 has the number 2"),
+    ],
+)
+def test_a_line_of_another_attempt_or_out_of_turn_is_never_taken_and_ends_the_program(
+    bench: Bench, written: dict[str, Any], says: str
+) -> None:
+    code = f"""
+        if item["index"] == 0:
+            open("pid", "w").write(str(os.getpid()))
+            say({written!r})
+            time.sleep(60)
+        done(1)
+    """
+    lost, done = served(bench, code, "a", "b")
+    assert lost.kind == "lost" and says in message_of(lost)
+    assert read_process(int((bench.folder / "pid").read_text())) is None
+    assert bench.output(done) == 1 and bench.messages == []
+
+
+@pytest.mark.parametrize("written", [{"type": "done", "output": 1}, {"type": "progress", "text": "half way"}])
+def test_a_program_that_does_not_repeat_the_id_stops_the_run_and_says_what_to_write(
+    bench: Bench, written: dict[str, Any]
+) -> None:
+    (outcome,) = served(bench, f"say(json.dumps({written!r}))", "a")
+    assert outcome.failure is not None and judge(outcome.failure).verdict == "everyone"
+    assert not judge(outcome.failure).passes_by_itself
+    assert '"id": "<the item\'s id>"' in message_of(outcome) and bench.messages == []
+
+
+def test_replies_repeat_the_id_and_the_number_if_there_is_one(bench: Bench) -> None:
+    code = """
+        replies = [ask({"type": "progress", "text": "", **more}) for more in ({"no": 1}, {}, {"no": 3})]
+        say({"type": "done", "no": 4, "output": [item["id"], replies]})
+    """
+    (outcome,) = served(bench, code, "a")
+    attempt_id, replies = bench.output(outcome)
+    assert replies == [{"id": attempt_id, "no": 1}, {"id": attempt_id}, {"id": attempt_id, "no": 3}]
 
 
 def test_a_program_that_dies_loses_its_attempt_and_the_next_starts_another(bench: Bench) -> None:
@@ -431,7 +488,8 @@ def test_the_environment_tells_of_the_run_and_of_no_item(bench: Bench, monkeypat
 
 def test_braces_in_its_words_are_those_of_a_command(bench: Bench) -> None:
     async def scenario() -> None:
-        async with opened(bench, "sh", "-c", escape('read -r item; echo \'{"type":"done","output":{}}\'')) as executor:
+        script = """read -r item; id=${item#*'"id":"'}; echo '{"type":"done","id":"'${id%%'"'*}'","output":{}}'"""
+        async with opened(bench, "sh", "-c", escape(script)) as executor:
             assert bench.output(await executor.run(bench.attempt(), bench.channel)) == {}
 
     bench.run(scenario())
@@ -453,3 +511,10 @@ def test_it_leaves_no_descriptor_open(bench: Bench) -> None:
     before = len(os.listdir("/dev/fd"))
     served(bench, "done(1) if item['index'] else sys.exit(4)", *"abc")
     assert len(os.listdir("/dev/fd")) == before
+
+
+@pytest.mark.parametrize("name", [["x"], {"a": 1}, 5, None])
+def test_a_step_whose_name_is_no_text_is_refused(bench: Bench, name: Any) -> None:
+    code = f"done(ask({{'type': 'step_put', 'name': {name!r}, 'value': 1}}))"
+    (outcome,) = served(bench, code, "a")
+    assert "name" in bench.output(outcome)["error"]
