@@ -1,12 +1,11 @@
 """Power cuts: a file system on a loop device is shut down without flushing its log, mounted again, and recovered.
 
-`kill -9` alone can't see a missing fsync, as the page cache survives it. Mounted so that nothing is written for us:
-without the flush that ext4 does for a rename over a file, and with data in no order.
+`kill -9` alone can't see a missing fsync, as the page cache survives it. What is lost here is what the file system had
+not written; `test_blocks` is about what it had written and not flushed.
 """
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import mmap
 import os
@@ -28,20 +27,14 @@ from agentrun.events import Began
 from agentrun.store.folder.store import FolderStore
 from crash.harness import Long, apart
 from crash.model import Operation, Told
+from crash.mounting import DETACH, FILE_SYSTEMS, attach, make, mount, unmount
 from crash.workload import FakeAgent, Workload, scratch
-from needs import require, require_linux, require_program, require_root
+from needs import find_program, require, require_linux, require_program, require_root
 from waiting import PATIENCE_SECONDS, eventually
 
 CUTS = 300
 TOTAL = 30
 _SHUTDOWN, _WITHOUT_LOG_FLUSH = 0x8004587D, 2
-_DETACH = 2
-_MKFS = {"ext4": ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0"], "xfs": ["mkfs.xfs", "-q", "-f"]}
-_SIZE = {"ext4": 24 << 20, "xfs": 320 << 20}
-_OPTIONS = {
-    "ext4": ("noauto_da_alloc,data=writeback", "noauto_da_alloc,data=ordered", ""),
-    "xfs": ("",),
-}
 _MARKS_AT = 16
 
 
@@ -84,19 +77,15 @@ class Device:
     def __init__(self, base: Path, kind: str) -> None:
         self.mount_point = base / "mnt"
         self.mount_point.mkdir()
-        self._kind = kind
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        image = base / "image"
-        with open(image, "wb") as file:
-            file.truncate(_SIZE[kind])
-        subprocess.run([*_MKFS[kind], str(image)], check=True)
-        found = subprocess.run(["losetup", "-f", "--show", str(image)], check=True, capture_output=True, text=True)
-        self._loop = found.stdout.strip()
+        self._system = FILE_SYSTEMS[kind]
+        make(self._system, base / "image")
+        self._fd, self._loop = attach(base / "image")
 
-    def mount(self, options: str) -> None:
-        arguments = [self._loop, str(self.mount_point), self._kind]
-        if self._libc.mount(*(os.fsencode(one) for one in arguments), 0, options.encode()) != 0:
-            raise OSError(ctypes.get_errno(), "mount")
+    def mount(self, options: str = "") -> None:
+        mount(self._loop, self.mount_point, self._system.name, options)
+
+    def mount_somehow(self, chance: random.Random) -> None:
+        self.mount(chance.choice(self._system.options))
 
     def cut(self) -> None:
         fd = os.open(self.mount_point, os.O_RDONLY)
@@ -106,12 +95,12 @@ class Device:
             os.close(fd)
 
     def unmount(self) -> None:
-        eventually(lambda: self._libc.umount2(os.fsencode(self.mount_point), 0) == 0, "unmounted")
+        eventually(lambda: unmount(self.mount_point), "unmounted")
 
     def close(self) -> None:
         # Not asked whether it is mounted: a file system that was shut down has no answer to that.
-        self._libc.umount2(os.fsencode(self.mount_point), _DETACH)
-        subprocess.run(["losetup", "-d", self._loop], check=True)
+        unmount(self.mount_point, DETACH)
+        os.close(self._fd)
 
 
 @contextmanager
@@ -202,7 +191,7 @@ def cut_again_and_again(seed: str, cuts: int, kind: str, minutes: float = 0) -> 
     rng, shared, done, runs = random.Random(seed), Shared(), 0, 0
     deadline = time.monotonic() + minutes * 60
     with device(kind) as disk:
-        disk.mount("")
+        disk.mount()
         work: Workload | None = None
         while done < cuts or time.monotonic() < deadline:
             if work is None:
@@ -226,7 +215,7 @@ def cut_again_and_again(seed: str, cuts: int, kind: str, minutes: float = 0) -> 
                 disk.cut()
                 end(pid)
                 disk.unmount()
-                disk.mount(rng.choice(_OPTIONS[kind]))
+                disk.mount_somehow(rng)
                 shared.failed = False
                 done += 1
                 check(work, promised, finished=finished)
@@ -257,11 +246,11 @@ def why_not(kind: str) -> str:
         return "needs Linux"
     if os.geteuid() != 0:
         return "needs root"
-    if shutil.which(_MKFS[kind][0]) is None or shutil.which("losetup") is None:
-        return f"needs {_MKFS[kind][0]} and losetup"
+    if find_program(FILE_SYSTEMS[kind].mkfs[0]) is None:
+        return f"needs {FILE_SYSTEMS[kind].mkfs[0]}"
     try:
         with device(kind) as disk:
-            disk.mount("")
+            disk.mount()
             disk.cut()
     except (OSError, subprocess.SubprocessError) as error:
         return f"needs loop devices, mount and FS_IOC_SHUTDOWN ({error})"
@@ -272,7 +261,7 @@ def why_not(kind: str) -> str:
 def test_no_power_cut_takes_what_was_acknowledged(part: int) -> None:
     require_linux()
     require_root()
-    require_program(_MKFS["ext4"][0], "losetup", "mount")
+    require_program(FILE_SYSTEMS["ext4"].mkfs[0])
     reason = why_not("ext4")
     require(not reason, f"no power was cut: {reason}", remedy="run it in a container that may mount loop devices")
     assert apart("crash.test_power_cut", "cut_again_and_again", f"power {part}", CUTS // 3, "ext4") >= 100
