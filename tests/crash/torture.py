@@ -17,10 +17,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from crash import (
+    repairing,
+    test_blocks,
     test_full_disk,
     test_hostile,
     test_kill_command,
     test_left_behind,
+    test_messages,
     test_power_cut,
     test_races,
     test_signals,
@@ -130,6 +133,23 @@ def damage(seed: int, until: float) -> Iterator[int]:
             yield 1001
 
 
+def repairs(seed: int, until: float) -> Iterator[int]:
+    """A folder damaged at random, repaired and resumed; now and then with the power cut at each call of the repair."""
+    chance = random.Random(seed)
+    with scratch() as path:
+        workload = Workload(path / "work", 40)
+        found = [state for state in snapshots(record_history(workload)) if STATE in state]
+        stage = Stage(workload)
+        while time.monotonic() < until:
+            now = chance.randrange(len(found))
+            damaged = repairing.damage(chance, found, now)
+            kept = repairing.still_done(found[now], damaged)
+            if repairing.repair_and_resume(stage, damaged, kept, f"seed {seed}"):
+                yield 1
+                if chance.random() < 0.01:
+                    yield repairing.kill_at_each_call(stage, damaged, kept)
+
+
 def _flipped(chance: random.Random, state: State, path: str) -> bytes:
     content = bytearray(state[path] or b"")
     content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
@@ -160,13 +180,16 @@ TESTS: dict[str, Callable[[int, float], Iterator[int]]] = {
     "depth": depth,
     "calls": calls,
     "damage": damage,
+    "repairs": repairs,
     "steps": _of_processes(test_steps_killed.LONG["steps and questions"]),
     "command": _of_processes(test_kill_command.LONG["kill -9 of the real command"]),
     "full-disk": _of_processes(test_full_disk.LONG["full disk"]),
     "ext4": _of_processes(test_power_cut.LONG["power cut, ext4"]),
     "xfs": _of_processes(test_power_cut.LONG["power cut, XFS"]),
+    **{f"{kind}-blocks": _of_processes(long) for kind, long in test_blocks.LONG.items()},
     "races": _of_processes(test_races.LONG["races"]),
     "left-behind": _of_processes(test_left_behind.LONG["programs left behind"]),
+    "messages": _of_processes(test_messages.LONG["messages"]),
     "signals": _of_processes(test_signals.LONG["signals"]),
     "hostile": _of_processes(test_hostile.LONG["hostile items, outputs and files"]),
 }

@@ -1,4 +1,4 @@
-"""The seeded bugs, each with the tests that must catch it; see `seeding` for how their places are named."""
+"""Bugs in what is written to disk, in which order, and how it is recovered."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ MUTANTS = [
     Mutant(
         "no folder fsync",
         "StateFile.replace",
-        "self._disk.fsync(folder_fd)",
+        "self._disk.fsync(folder.fd)",
         "",
         (STATES,),
     ),
     Mutant(
         "no fsync of the journal before outputs is emptied",
-        "FolderStore._sync_journal",
-        "self._disk.fsync(self._journal_fd)",
+        "JournalFile.sync",
+        "self._disk.fsync(self._held.fd)",
         "",
         (STATES,),
     ),
     Mutant(
         "the journal's own entry not fsynced",
-        "FolderStore._sync_journal",
-        "self._sync_folder()",
+        "JournalFile.sync",
+        "self._disk.fsync(folder.fd)",
         "",
         (STATES,),
     ),
@@ -141,10 +141,10 @@ self._replace_state(self._state.write(encode_checkpoint(checkpoint)), checkpoint
         "Checkpointing._write",
         "self._order(self._store.begin(checkpoint, records), partial(self._written, units, waiting))",
         """
-for done in waiting:
+for done in waiting if units else []:
     self._loop.call_soon(lambda done=done: done.done() or done.set_result(None))
 write = self._store.begin(checkpoint, records)
-slowly = (lambda: __import__('time').sleep(0.01) or write()) if units else write
+slowly = (lambda: __import__('time').sleep(0.1) or write()) if units else write
 self._order(slowly, partial(self._written, units, waiting))
 """,
         (SLOT,),
@@ -159,12 +159,12 @@ self._order(slowly, partial(self._written, units, waiting))
     Mutant(
         "fsync tried again after an error",
         "FolderStore._sync_folder",
-        "self._disk.fsync(self._folder_fd)",
+        "self._disk.fsync(self._home.fd)",
         """
 try:
-    self._disk.fsync(self._folder_fd)
+    self._disk.fsync(self._home.fd)
 except OSError:
-    self._disk.fsync(self._folder_fd)
+    self._disk.fsync(self._home.fd)
 """,
         (FSYNC_FAILS,),
     ),
@@ -185,10 +185,10 @@ except OSError:
     Mutant(
         "lock unlinked",
         "FolderLease.release",
-        "self._fd = None",
+        "self.held = None",
         """
-self._path.unlink()
-self._fd = None
+os.unlink(self.held.path)
+self.held = None
 """,
         (ORDER,),
     ),
@@ -202,6 +202,7 @@ try:
     disk.fsync(fd)
 finally:
     disk.close(fd)
+check()
 disk.replace(temporary, str(path))
 """,
         """
@@ -231,6 +232,20 @@ self._state.unlink()
 self._sync_folder()
 self._runs.file(filed, self._journal_path)
 """,
+        (STATES,),
+    ),
+    Mutant(
+        "the journal filed without an fsync of the recent outputs",
+        "FolderStore.finish",
+        "self._sync_journal()",
+        "",
+        (STATES,),
+    ),
+    Mutant(
+        "a run that is filed gets its recent outputs again",
+        "FolderStore.finish",
+        "self._outputs and self._runs.summary(summary.run_id) is None",
+        "self._outputs",
         (STATES,),
     ),
     Mutant(
@@ -296,9 +311,14 @@ if made:
     ),
     Mutant(
         "a state.json that others replaced written over",
-        "FolderStore._refuse_if_replaced",
-        "not self._state.is_as_left()",
-        "False",
+        "first_moved",
+        """
+if (ours.st_dev, ours.st_ino) != held.file or (found.st_dev, found.st_ino) != held.file:
+    return held
+if held.stamp is not None and (found.st_mtime_ns, found.st_size) != held.stamp:
+    return held
+""",
+        "",
         (ORDER,),
     ),
     Mutant(

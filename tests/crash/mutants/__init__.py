@@ -1,0 +1,7 @@
+"""The seeded bugs, each with the tests that must catch it; see `seeding` for how their places are named."""
+
+from __future__ import annotations
+
+from crash.mutants import channel, disk, files, places, runs
+
+MUTANTS = [*disk.MUTANTS, *channel.MUTANTS, *files.MUTANTS, *places.MUTANTS, *runs.MUTANTS]
