@@ -78,3 +78,31 @@ def test_the_log_of_launches_goes_on_in_its_own_file(place: Place) -> None:
     check_complete(place)
     log = (place.folder / ".agentrun" / "work" / "log.jsonl").read_text()
     assert log.count('"checkpoint"') >= ITEMS
+
+
+IN_A_WORKER = """\
+import os, pathlib
+
+here = pathlib.Path(__file__).parent
+own = here / "own"
+
+def work(item):
+    if item.index == 3 and not own.exists():
+        own.write_text(%r)
+        mine = os.open(own, os.O_RDWR)
+        for name in os.listdir("/proc/self/fd"):
+            try:
+                if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                    os.dup2(mine, int(name))
+            except OSError:
+                pass
+    return item.text * 300
+"""
+
+
+def test_a_worker_does_not_answer_in_the_agents_file(place: Place) -> None:
+    prepare(place)
+    place.write("agent.py", IN_A_WORKER % OWN)
+    ended = place("start", "work.toml")
+    assert ended.returncode == 0, ended.stderr
+    check_complete(place)

@@ -36,6 +36,7 @@ COMMANDS = [
     ["redo", "theirs", "item 0"],
     ["edit", "theirs", "item 0", "--output", "1"],
     ["skip", "theirs", "item 1"],
+    ["repair", "theirs", "--yes"],
     ["clear", "theirs", "--yes"],
 ]
 

@@ -17,7 +17,7 @@ from identity.place import Place
 from waiting import PATIENCE_SECONDS, eventually
 
 COUNT = 3
-TIMEOUT_SECONDS = 3.0
+TIMEOUT_SECONDS = 8.0
 WAITS = """
 def finish(key):
     while not os.path.exists("go"):

@@ -77,10 +77,10 @@ def test_any_umask_will_do(user: User, kind: str, umask: str) -> None:
     else:
         user.place.write("agent.py", AGENTS[kind])
         user.place.job(agent="agent.py:agent")
-    limit = "--limit" if kind == "loop" else "--concurrency"
+    limit = "--concurrency" if kind == "process" else "--limit"
     wrapper = ("sh", "-c", f'umask {umask}; exec "$@"', "sh")
     first = user("start", "work.toml", limit, "1", wrapper=wrapper)
-    assert first.returncode == (4 if kind == "loop" else 0), first
+    assert first.returncode == (0 if kind == "process" else 4), first
     ended = user("start", "work.toml", wrapper=wrapper)
     assert ended.returncode == 0 and len(user.place.results()) == 2, ended
 

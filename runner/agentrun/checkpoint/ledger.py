@@ -272,6 +272,15 @@ class Ledger:
         """Whether it is one of the current items."""
         return self.positions[row] != NOT_LISTED
 
+    def forget_unlisted(self) -> None:
+        """Forget the rows that are no current items: the run's own records do not have them."""
+        for row in range(self.rows):
+            if not self.is_listed(row):
+                self._enter(row, 0)
+                del self.generations[row]
+                self.refs[row] = NO_REF
+                self.origins[row] = OWN
+
     # ---- the items in their order
 
     def set_order(self, order: array[int]) -> None:

@@ -13,7 +13,9 @@ class LocalEnd(LogSink):
     """It is also the attempt's log. `close` is called on the loop, and so is the channel: nothing passes after it.
 
     Messages arrive in the order in which they are sent: each is a task of the loop, and tasks begin in the order in
-    which they are made. Those who make an end set `attempt`, `channel` and `loop`.
+    which they are made. A message gets its number when its task begins: one that is cancelled before that has none, and
+    one from another thread has its place in the order of arrival. Those who make an end set `attempt`, `channel` and
+    `loop`.
     """
 
     __slots__ = ("_said", "attempt", "channel", "loop")
@@ -29,14 +31,9 @@ class LocalEnd(LogSink):
     async def _deliver(self, message: Message) -> Reply:
         if not self.is_open:
             raise RuntimeError("this attempt is over")
-        return await self.channel(message)
-
-    def _address(self, message: Message) -> None:
         self._said += 1
         message.address(self.attempt.id, self._said)
+        return await self.channel(message)
 
     def _call_from_thread(self, message: Message) -> Reply:
-        with self._lock:  # the agent may have threads
-            self._address(message)
-            sent = asyncio.run_coroutine_threadsafe(self._deliver(message), self.loop)
-        return sent.result()
+        return asyncio.run_coroutine_threadsafe(self._deliver(message), self.loop).result()

@@ -189,17 +189,12 @@ class LoopEnd(LocalEnd):
             return
         if self.sending is None:
             self.sending = set()
-        self.sending.add(sent := self._task_of(message))
+        self.sending.add(sent := self.loop.create_task(self._deliver(message)))
         sent.add_done_callback(self._sent)
 
     def call(self, message: Message) -> Awaitable[Reply]:
         # A task, too: called directly, it would overtake what was sent before.
-        return self._task_of(message)
-
-    def _task_of(self, message: Message) -> asyncio.Task[Reply]:
-        with self._lock:  # the agent may have threads
-            self._address(message)
-            return self.loop.create_task(self._deliver(message))
+        return self.loop.create_task(self._deliver(message))
 
     def _sent(self, task: asyncio.Task[Reply]) -> None:
         assert self.sending is not None

@@ -182,6 +182,9 @@ class Attempts:
     # ---- for its runner ends
 
     async def commit_step(self, work: Work, record: Record) -> None:
+        if record.usage is not None:
+            # The next checkpoint has this record, even if the attempt is cancelled before that.
+            self.run.purse.recorded[work.row] = record.usage
         await self._commit(Unit(work.row, None, record))
 
     def log(self, slot: int, text: str) -> None:

@@ -28,7 +28,8 @@ def update_context(run: Run, store: Store, options: Options, *, spool: str | Non
         context.files_from = ""
     context.identity, context.agent, context.boot = job.identity(), run.agent, boot_id()
     context.launches += 1
-    context.gone = run.plan.gone
+    # A new run has no records of items that are gone.
+    context.gone = run.plan.gone if run.resumed else 0
     context.budget, context.token_budget = job.budget, job.token_budget
     if store.folder is not None:
         context.place = place_of(job, store.folder)

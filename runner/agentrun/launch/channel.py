@@ -124,9 +124,9 @@ class RunnerEnd:
     def _refuse_stray(self, message: Message) -> Stray:
         """Nothing that follows can be trusted: this attempt is lost."""
         if message.id != self._attempt.id:
-            why = "a message of another attempt arrived in its place"
+            why = "a message of another attempt arrived in place of the agent's, so the attempt was ended"
         else:
-            why = f"its message {message.no} arrived in place of {self._heard + 1}"
+            why = f"message {message.no} of the agent arrived in place of {self._heard + 1}, so the attempt was ended"
         self.failure = self.failure or Failure("lost", why)
         return Stray(why)
 

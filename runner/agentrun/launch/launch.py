@@ -225,7 +225,7 @@ class Launch:
         known = run.ledger.counts["pending"]
         try:
             plan = list_items(self._source, run.ledger, tries_again=lambda row: False, keep_changed=job.keep_changed)
-            check_plan(plan, self._source, accepted=run.plan.gone, options=self._options, is_new_run=False)
+            check_plan(plan, self._source, accepted=run.context.gone, options=self._options, is_new_run=False)
         except AgentrunError as error:
             raise LaterError(f"{error.message} (the items changed while this launch was running)") from None
         found = plan.run + plan.changed - known
@@ -233,7 +233,7 @@ class Launch:
             raise LaterError(f"{job.name}: items changed during this launch; run the same command to go back to them")
         if found:
             self._watcher(Warned(f"new or changed since the launch began, and run now: {found}"))
-        run.plan.gone = run.context.gone = plan.gone
+        run.context.gone = plan.gone
         run.plan.contents_now = plan.contents_now
 
     def _is_done(self, digest: bytes) -> bool:

@@ -18,7 +18,7 @@ from agentrun.items.open import Source, encode_python_items
 from agentrun.job.job import STANDARD_INPUT, Job
 from agentrun.job.options import Options
 from agentrun.outputs.claim import Claim
-from agentrun.outputs.results import result_lines, write_results
+from agentrun.outputs.results import check_output, result_lines, write_results
 from agentrun.outputs.workspace import Workspace
 from agentrun.runs.intake import Kept
 from agentrun.runs.recovery import check_run_output, has_messages, open_items, recover
@@ -122,6 +122,7 @@ class Preparation:
         self.store.prune()
         output = finished.output
         if output is not None and not Path(output.path).exists():
+            check_output(Path(output.path), ended=(), overwrite=True)
             self.claim.take(Path(output.path), finished.run_id)
             output = write_results(result_lines(run.ledger, reader), Path(output.path), Disk(), self.claim.check)
             self.claim.release()

@@ -24,7 +24,7 @@ import msgspec
 from agentrun.errors import AgentrunError, JobError, LaterError
 from agentrun.store.folder.reader import FolderReader
 from agentrun.store.port import Store
-from agentrun.system.disk import Held, disk_error, first_moved
+from agentrun.system.disk import Held, disk_error, first_moved, open_file
 
 _BEGINNING = b'{"agentrun":'
 WAIT_SECONDS = 5.0
@@ -216,7 +216,7 @@ def _open(path: Path, state: str) -> int:
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     while True:
         try:
-            return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+            return open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         except FileExistsError:
             pass
         try:

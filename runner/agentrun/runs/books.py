@@ -110,7 +110,8 @@ class Books:
         if not is_same or abs(paid - (totals.cost or 0.0)) > slack:
             raise self._differs(
                 f"its usage adds up to ${paid:.6f} and {sum_.tokens:,} tokens in the records, "
-                f"but ${totals.cost or 0.0:.6f} and {totals.tokens:,} tokens were counted"
+                f"but ${totals.cost or 0.0:.6f} and {totals.tokens:,} tokens were counted",
+                f"report this, and finish it with: agentrun resume {self.run.job.name} --accept-edits",
             )
 
     def _gone(self) -> Iterator[Usage]:

@@ -93,7 +93,7 @@ def is_as_finished(run: Run, finished: Summary) -> bool:
 
 
 def open_run(run: Run, finished: Reader, store: Store) -> None:
-    """Copy what the new run keeps of the finished one; from here on `store` has the run's records."""
+    """Copy what the new run keeps of the finished one: from here on `store` and the ledger have that alone."""
     rows, steps = array("I"), bytearray()
 
     def note(row: int, is_step: bool) -> None:
@@ -101,6 +101,7 @@ def open_run(run: Run, finished: Reader, store: Store) -> None:
         steps.append(is_step)
 
     ledger = run.ledger
+    ledger.forget_unlisted()
     refs = store.reopen(_kept_records(run, finished, note), seq=run.checkpoint.seq)
     remembered: dict[int, list[int]] = {}
     for row, is_step, ref in zip(rows, steps, refs, strict=True):

@@ -184,8 +184,6 @@ class Run:
             record = unit.record
             if carries and record.kind not in BESIDE and (unit.slot is not None or unit.row == self.carry_row):
                 self.carry, self.last_seq = record.carry, self.checkpoint.seq + 1
-            if record.kind == "step" and record.usage is not None:
-                self.purse.recorded[unit.row] = record.usage
             if not unit.is_counted:
                 self.count(unit.row, record)
 

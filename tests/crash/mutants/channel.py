@@ -205,11 +205,19 @@ if given.get("id", end.id) != end.id:
     Mutant(
         "a call overtakes what was sent before it",
         "LoopEnd.call",
-        "return self._task_of(message)",
-        """
-self._address(message)
-return self._deliver(message)
-""",
+        "return self.loop.create_task(self._deliver(message))",
+        "return self._deliver(message)",
         ("tests/unit/executors/test_stray.py::test_messages_arrive_in_the_order_in_which_they_were_sent",),
+    ),
+    Mutant(
+        "a message from a thread has its number before its place in the order",
+        "LocalEnd._call_from_thread",
+        "return asyncio.run_coroutine_threadsafe(self._deliver(message), self.loop).result()",
+        """
+        self._said += 1
+        message.address(self.attempt.id, self._said)
+        return asyncio.run_coroutine_threadsafe(self.channel(message), self.loop).result()
+        """,
+        ("tests/identity/test_messages_of_async_agents.py",),
     ),
 ]

@@ -17,6 +17,26 @@ REPAIRED_AGAIN = f"{REPAIR}::test_a_repair_cut_off_at_any_point_can_be_done_agai
 
 MUTANTS = [
     Mutant(
+        "a new run knows items that are gone by records it does not have",
+        "open_run",
+        "ledger.forget_unlisted()",
+        "",
+        (f"{NEXT_RUN}::test_the_books_of_a_new_run_close_where_items_are_gone_and_come_back",),
+    ),
+    Mutant(
+        "a step that is about to be written is paid twice when its attempt is cancelled",
+        "Attempts.commit_step",
+        """
+        if record.usage is not None:
+            self.run.purse.recorded[work.row] = record.usage
+        """,
+        "",
+        (
+            "tests/unit/launch/test_steps.py::"
+            "test_a_step_that_is_about_to_be_written_when_its_attempt_is_cancelled_is_paid_once",
+        ),
+    ),
+    Mutant(
         "repair takes a record with a wrong check",
         "Fragments.add",
         "check_record(line)",

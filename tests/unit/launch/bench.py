@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from agentrun.agents.messages import Carry, Received
 from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.checkpoint.record import Record
 from agentrun.checkpoint.summary import Summary
-from agentrun.errors import DiskError
+from agentrun.errors import AgentrunError, DiskError
 from agentrun.events import Event, Planned
 from agentrun.job.job import ItemsSpec, Job
 from agentrun.job.options import Options
@@ -252,6 +253,15 @@ def dies_after(commits: int, *, landed: bool) -> Callable[[Hooked], None]:
             store.before = step
 
     return hook
+
+
+@contextmanager
+def intact() -> Iterator[None]:
+    """No launch in it refuses to continue: its state is whole, its items are there, and its books close."""
+    try:
+        yield
+    except AgentrunError as error:
+        raise AssertionError(error.message) from error
 
 
 async def no_sleep(seconds: float) -> None:

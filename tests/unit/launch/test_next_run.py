@@ -20,7 +20,7 @@ from agentrun.job.options import Options
 from agentrun.launch.preview import plan_launch
 from agentrun.money.usage import Reported
 from agentrun.values.units import parse_allowance
-from unit.launch.bench import Script, World, answer, counting, failing, names, only
+from unit.launch.bench import Script, World, answer, counting, failing, intact, names, only
 
 MANY = 40
 
@@ -392,3 +392,23 @@ def test_the_books_close_whatever_was_run_again_compacted_or_gone(world: World) 
     world.items(*names(12)[1:], k003=2, k004=1, k005=9)
     again = world.go(paid)
     assert (again.usage.cost, again.results_cost) == (0.25, 11 * 0.25)
+
+
+def test_the_books_of_a_new_run_close_where_items_are_gone_and_come_back(world: World) -> None:
+    world.items(*names(12))
+    assert world.go(paid).usage.cost == 12 * 0.25
+    world.items(*names(12)[2:], "new")
+    with intact():
+        summary = world.go(paid, compact_over_bytes=1)
+    assert (summary.exit_code, summary.usage.cost, world.ran) == (0, 0.25, ["new"])
+
+    async def brings_back(attempt: Attempt, channel: Channel) -> Outcome:
+        world.items(*names(12)[2:], "newer", "k001")
+        return await paid(attempt, channel)
+
+    # One that comes back while the launch runs is run: this run has no record of it.
+    world.items(*names(12)[2:], "newer")
+    with intact():
+        summary = world.go(brings_back)
+    assert summary.exit_code == 0 and world.ran == ["newer", "k001"]
+    assert (summary.usage.cost, summary.results_cost) == (0.5, 12 * 0.25)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections import Counter
 from dataclasses import replace
@@ -11,8 +12,9 @@ import orjson
 import pytest
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome, call_json
-from agentrun.agents.messages import KnownStep, Received, Refused, Reply, StepGet, StepPut
-from unit.launch.bench import FakeExecutor, Script, World, failing, names
+from agentrun.agents.messages import KnownStep, Received, Refused, Reply, StepGet, StepPut, Used
+from agentrun.money.usage import Reported
+from unit.launch.bench import FakeExecutor, Script, World, failing, intact, names
 
 
 async def do_step(channel: Channel, name: str, value: Any, calls: Counter[str], key: str) -> Any:
@@ -233,3 +235,33 @@ def test_side_by_side_each_item_has_its_own_steps(world: World) -> None:
     assert executor.most_live <= 8
     assert max(calls.values()) <= 3
     assert outputs(world) == {key: [f"{key}/a/0", f"{key}/b/1", f"{key}/c/2"] for key in names(30)}
+
+
+def test_a_step_that_is_about_to_be_written_when_its_attempt_is_cancelled_is_paid_once(world: World) -> None:
+    world.items(*names(2))
+    world.job = replace(world.job, concurrency=2)
+
+    async def stopped(attempt: Attempt, channel: Channel) -> Outcome:
+        if attempt.item.key != names(2)[0]:
+            return Outcome("done", b"1")
+        for name in ("x", "y"):
+            await channel(StepGet(name))
+        # The first is being written, the second waits for that, and then nobody waits for either of them.
+        sending.extend(asyncio.ensure_future(put(name, channel)) for name in ("x", "y"))
+        assert world.launch is not None
+        world.launch.request_stop(2)
+        world.launch.request_stop(2)
+        await asyncio.sleep(0)
+        raise AssertionError("the attempt is cancelled")
+
+    sending: list[asyncio.Future[Reply]] = []
+
+    async def put(name: str, channel: Channel) -> Reply:
+        await channel(Used(Reported(cost=0.25)))
+        return await channel(StepPut(name, 0, '"done"'))
+
+    assert world.go(stopped).exit_code == 130
+    calls: Counter[str] = Counter()
+    with intact():
+        summary = world.go(with_steps(calls, "x", "y"))
+    assert summary.exit_code == 0 and summary.usage.cost == 0.5

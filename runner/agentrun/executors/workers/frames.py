@@ -17,6 +17,7 @@ import orjson
 
 from agentrun.agents.attempt import Attempt, Ended, Outcome
 from agentrun.agents.messages import Message, Reply, read_reply
+from agentrun.system.disk import Held
 from agentrun.system.forks import close_in_children, refuse_in_child
 
 HEADER = struct.Struct(">BQQ")
@@ -53,7 +54,7 @@ class WorkerEnd:
     awaits = False
 
     def __init__(self, fd: int) -> None:
-        self._fd = fd
+        self._socket = Held(fd, "the worker's connection")
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._is_open = False
@@ -106,14 +107,21 @@ class WorkerEnd:
 
     def _write(self, value: Any, output: bytes = b"") -> None:
         refuse_in_child(self._pid)
-        rest = memoryview(pack(value, output))
+        fd, rest = self._fd(), memoryview(pack(value, output))
         while rest:
-            rest = rest[os.write(self._fd, rest) :]
+            rest = rest[os.write(fd, rest) :]
+
+    def _fd(self) -> int:
+        try:
+            self._socket.stat()
+        except OSError:
+            leave("the agent closed a file twice, and with it the worker's connection to the runner")
+        return self._socket.fd
 
     def _read(self, size: int) -> bytearray:
-        data = bytearray()
+        fd, data = self._fd(), bytearray()
         while len(data) < size:
-            chunk = os.read(self._fd, min(size - len(data), _READ_BYTES))
+            chunk = os.read(fd, min(size - len(data), _READ_BYTES))
             if not chunk:
                 raise EOFError
             data += chunk

@@ -236,7 +236,9 @@ def _lost_items(
 ) -> Iterator[str]:
     if is_current:
         there = _positions(ledger, range(PENDING + 1, len(STATE_NAMES)))
-        missing = sorted({n for first, last in ranges for n in range(first, min(last, 2**32) + 1)} - there)
+        # Ranges that were damaged themselves may be anything.
+        most = max(sum(counts.values()), ledger.rows)
+        missing = sorted({n for first, last in ranges for n in range(first, min(last + 1, most))} - there)
         count = max(len(missing), sum(counts.values()) - counts.get("pending", 0) - len(there))
         names = "index " + ", ".join(map(str, missing[:SHOWN])) if missing else ""
     else:
