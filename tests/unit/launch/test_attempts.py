@@ -284,7 +284,7 @@ def test_messages_that_nobody_knows_are_answered_with_an_error(bench: Bench) -> 
 @pytest.mark.parametrize(
     ("addresses", "says"),
     [
-        ([("mine", 2)], "its message 2 arrived in place of 1"),
+        ([("mine", 2)], "message 2 of the agent arrived in place of 1"),
         ([("mine", 1), ("mine", 1)], "message 1 of the agent arrived in place of 2"),
         ([("mine", 1), ("another", 2)], "a message of another attempt"),
         ([("", 0)], "a message of another attempt"),
