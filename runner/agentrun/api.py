@@ -19,6 +19,7 @@ from agentrun.events import Watcher, ignore
 from agentrun.job.fields import RUN, Layer
 from agentrun.job.options import Options, rerun_of
 from agentrun.launch.launch import Launch
+from agentrun.outputs.results import result_line
 from agentrun.store.port import Catalogue, Store
 from agentrun.views.item import ItemView
 from agentrun.views.listing import read_items
@@ -59,15 +60,16 @@ class Summary:
         return self.exit_code == 0
 
     def results(self) -> Iterator[dict[str, Any]]:
-        """The results there are, in item order: index, key and output."""
-        if self.output is not None:
+        """The results there are, in item order: index, key and output, whatever the form of the output."""
+        written = self.details.get("output") or {}
+        if self.output is not None and written.get("form", "jsonl") == "jsonl":
             with self.output.open("rb") as file:
                 for line in file:
                     yield orjson.loads(line)
             return
         for item in self._items():
-            if item.state == "done":
-                yield {"index": item.index, "key": item.key, "output": item.output}
+            if item.state == "done" and item.record is not None:
+                yield orjson.loads(result_line(item.index, item.record))
 
     def failures(self) -> Iterator[ItemView]:
         """The failed items, each with its `key`, `cause` and number of `attempts`."""

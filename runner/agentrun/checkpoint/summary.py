@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from agentrun.checkpoint.checkpoint import Checkpoint, RunContext, SpoolName
+from agentrun.job.output import OutputForm
 from agentrun.money.budget import Totals
 from agentrun.values.clock import new_run_id, now_text
 
@@ -19,12 +20,19 @@ if TYPE_CHECKING:
 Status = Literal["finished", "stopped", "abandoned"]
 
 
-class WrittenOutput(Struct):
-    """The results file as a run wrote it, to recognise it later."""
+class WrittenOutput(Struct, omit_defaults=True):
+    """The results as a run wrote them, to recognise them later."""
 
     path: str
+    """The file; or the folder, if each item has a file."""
     bytes: int
     sha256: str
+    """Of a folder: the hash of its list, without what was there before."""
+    form: OutputForm = "jsonl"
+    names: str = ""
+    """Of a folder: the template of the files' names."""
+    listed: str = ""
+    """Of a folder: the name of the list of files, which the store keeps."""
 
 
 class OpenQuestion(Struct):

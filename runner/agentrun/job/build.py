@@ -12,13 +12,13 @@ from typing import Any
 from agentrun.errors import JobError
 from agentrun.job.fields import AGENTS, KINDS, Layer, Value, Values
 from agentrun.job.job import STANDARD_INPUT, Isolation, ItemsKind, ItemsSpec, Job, Parse
+from agentrun.job.output import ITEM_NAMES, RUN_NAMES, OutputTemplate
 from agentrun.values import json as jsontext
 from agentrun.values.templates import check_argv, check_prompt, escape, fill, names_in
 from agentrun.values.text import quoted
 from agentrun.values.units import NONE_ALLOWED, Rate, parse_allowance, parse_duration, parse_rate
 
 NAME_LIMIT_BYTES = 100
-_LATE = ("date", "run_id")  # placeholders of the output, known only once there is a run
 _ISOLATIONS: tuple[Isolation, ...] = ("process", "thread")
 _PARSES: tuple[Parse, ...] = ("text", "json")
 PROVIDERS = ("openai", "anthropic", "google")
@@ -322,14 +322,22 @@ def _output(values: Values, texts: Mapping[str, str], *, name: str, base: Path, 
         return f"{escape(name)}.results.jsonl"
     value = values.get("output")
     assert value is not None
-    output = _fill(value, {key: text for key, text in texts.items() if key not in _LATE}, keep=_LATE)
-    if "\0" in output:
+    # A param called key has always been that; {date} and {run_id} never are.
+    params = {key: text for key, text in texts.items() if key not in RUN_NAMES}
+    late = (*RUN_NAMES, *(name for name in ITEM_NAMES if name not in params))
+    output = OutputTemplate(_fill(value, params, keep=late))
+    if "\0" in output.text:
         raise value.refuse("has a NUL character in it; leave that out")
-    if output.endswith("/") or output == STANDARD_INPUT or os.path.basename(output) in (".", ".."):
-        raise value.wants('write the path of a file, such as "out/results.jsonl"')
-    if items.kind in ("jsonl", "csv", "lines") and _same(base, items.pattern, output):
+    if remedy := output.remedy(base):
+        raise value.wants(remedy)
+    if items.kind in ("jsonl", "csv", "lines") and _same(base, items.pattern, output.text):
         raise value.wants("the items are read from that file; write the results to another")
-    return output
+    if items.kind == "files" and output.form == "folder" and output.takes_in(base, items.pattern):
+        raise value.wants(
+            f"the items are read from that folder ({items.pattern}), so results would become items; "
+            f"write them to a folder of their own"
+        )
+    return output.text
 
 
 def _same(base: Path, pattern: str, output: str) -> bool:

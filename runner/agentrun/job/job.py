@@ -9,7 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
 
-from agentrun.values.templates import fill
+from agentrun.job.output import OutputTemplate
 from agentrun.values.units import NONE_ALLOWED, Allowance, Rate
 
 ItemsKind = Literal["files", "jsonl", "csv", "lines", "python"]
@@ -59,7 +59,7 @@ class Job:
     isolation: Isolation | None = None
     params: Mapping[str, Any]
     output: str
-    """A template: `{date}` and `{run_id}` are still in it."""
+    """A template (`OutputTemplate`): `{date}`, `{run_id}`, `{key}` and `{index}` are still in it."""
     env_file: str | None = None
     needs_env: tuple[str, ...] = ()
     carry: bool = False
@@ -80,11 +80,19 @@ class Job:
     max_age_seconds: float | None = None
     """Results of earlier runs that are older than this are run again by the next start; None: never."""
 
+    @property
+    def output_template(self) -> OutputTemplate:
+        return OutputTemplate(self.output)
+
     def output_path(self, *, run_id: str, date: str) -> Path:
-        return self.base / fill(self.output, {"run_id": run_id, "date": date})
+        """The file of the results, or the folder where each item has one."""
+        return self.output_template.path(self.base, run_id=run_id, date=date)
 
     def partial_path(self, *, run_id: str, date: str) -> Path:
+        """Where the results so far go. A folder has a file for each item that is done, so that is the folder itself."""
         output = self.output_path(run_id=run_id, date=date)
+        if self.output_template.form == "folder":
+            return output
         return output.with_name(f"{output.stem}.partial{output.suffix}")
 
     def identity(self) -> dict[str, Any]:

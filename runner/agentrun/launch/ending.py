@@ -10,49 +10,51 @@ from agentrun.checkpoint.record import Question
 from agentrun.checkpoint.summary import OpenQuestion, Status, Summary
 from agentrun.launch.slots import StopReason
 from agentrun.outputs.claim import Claim, OutputTakenError
-from agentrun.outputs.results import result_lines, write_results
+from agentrun.outputs.output import Output
+from agentrun.outputs.results import done_results
 from agentrun.runs.books import Books
 from agentrun.runs.reuse import count_kept
 from agentrun.runs.run import Run
 from agentrun.store.port import Store
-from agentrun.system.disk import Disk, discard
+from agentrun.system.disk import Disk
 
 QUESTIONS_SHOWN = 5
 
 
-def complete(run: Run, store: Store, disk: Disk, claim: Claim) -> Summary:
+def complete(run: Run, store: Store, output: Output, disk: Disk, claim: Claim) -> Summary:
     """Write the results, file the run, and clear its state.
 
     Everything is settled, and the checkpoint on disk says so and where the results go.
     """
     books = Books(run, store)
-    output = write_results(books.lines(), run.output, disk, claim.check)
+    written = output.write(books.results, disk, claim.check)
     summary = _summarise(run, "finished")
-    summary.output, summary.order = output, run.ledger.order_digest()
+    summary.output, summary.order = written, run.ledger.order_digest()
     summary.results_cost = books.results_cost
     store.finish(summary)
     store.prune()
-    if run.partial_output.exists():
-        discard(disk, str(run.partial_output))
+    output.drop_partial(disk)
     claim.release()
     return summary
 
 
-def incomplete(run: Run, store: Store, disk: Disk, claim: Claim) -> Summary:
-    """Nothing is left to run, but some items have failed or wait: write the results so far beside the output."""
+def incomplete(run: Run, store: Store, output: Output, disk: Disk, claim: Claim) -> Summary:
+    """Nothing is left to run, but some items have failed or wait: write the results so far."""
     counts = run.ledger.counts
     code, what = (1, "failed") if run.too_many_failed else (3, "waiting")
-    write_results(result_lines(run.ledger, store), run.partial_output, disk, claim.check)
+    output.write_partial(lambda: done_results(run.ledger, store), disk, claim.check)
     summary = _summarise(run, "stopped")
     summary.exit_code = code
     summary.reason = f"{counts[what]} of {len(run.ledger)} items {'failed' if code == 1 else 'wait for a person'}"
-    summary.partial, summary.left, summary.questions = str(run.partial_output), run.left, _questions(run, store)
+    summary.partial, summary.left, summary.questions = str(output.partial), run.left, _questions(run, store)
     return summary
 
 
 def taken(run: Run, error: OutputTakenError) -> Summary:
     """Another job has the output: nothing is replaced, and the run stays open."""
     other = run.output.with_name(f"{run.output.stem}.{run.run_id}{run.output.suffix}")
+    if names := run.job.output_template.names(run_id=run.run_id, date=run.context.date):
+        other = other / names
     hint = "its results are complete, and nothing was replaced; write them elsewhere"
     return cut_short(run, StopReason(4, str(error), hint, flags=f"-o {quote(str(other))}"))
 

@@ -27,15 +27,16 @@ from agentrun.launch.slots import Slots, StopReason
 from agentrun.outputs.claim import Claim, OutputTakenError, drop_claim
 from agentrun.outputs.files import ItemFiles
 from agentrun.outputs.logs import ItemLogs
+from agentrun.outputs.output import Output
 from agentrun.outputs.workspace import Workspace
 from agentrun.runs.feed import feed, feed_again, feed_run
 from agentrun.runs.plan import list_items
-from agentrun.runs.recovery import check_plan
+from agentrun.runs.recovery import check_plan, run_output
 from agentrun.runs.run import Run
 from agentrun.runs.units import Unit
 from agentrun.store.port import HistoryEvent, Lease, Store
 from agentrun.system.deadlines import Deadline
-from agentrun.system.disk import Disk, discard_temporaries
+from agentrun.system.disk import Disk
 from agentrun.values.clock import now_text
 
 COMPACT_OVER_BYTES = 64 * 1024 * 1024
@@ -89,6 +90,7 @@ class Launch:
         self._prepared: Prepared
         self._run: Run
         self._source: Source
+        self._output: Output
         self._slots: Slots | None = None
 
     # ---- preparing
@@ -105,6 +107,7 @@ class Launch:
         if isinstance(prepared, Summary):
             return prepared
         self._prepared, self._run, self._source = prepared, prepared.run, prepared.source
+        self._output = run_output(self._job, self._store, self._run.checkpoint, options=self._options)
         return None
 
     # ---- working
@@ -171,11 +174,10 @@ class Launch:
         await checkpointing.commit()
         if self._job_json is not None:
             store.keep(JOB_JSON, [self._job_json])
-        store.prune(keep=[spool] if spool else [])
+        store.prune(keep=[*([spool] if spool else []), *self._output.side_files])
         for output in outputs_before - {run.context.output}:
             drop_claim(output, store.folder)
-        for path in (run.output, run.partial_output):
-            discard_temporaries(self._disk, path)
+        self._output.sweep(self._disk)
         logs.adopt(died_with, f"launch {run.context.launches - 1}, when the runner died")
         self._note("restore" if run.resumed else "launch", run_id=run.run_id)
         for row, key in list(run.dead.items()):
@@ -275,14 +277,17 @@ class Launch:
                 self._claim.check()
                 run.context.completing = str(run.output)
                 store.commit(run.next_checkpoint({}))
-                summary = complete(run, store, self._disk, self._claim)
+                summary = complete(run, store, self._output, self._disk, self._claim)
                 files.sweep(lambda digest: True)
                 self._note("stop", reason="finished")
                 return summary
             if reason is not None and reason.error is not None:
                 self._note("stop", reason=reason.text)
                 raise reason.error
-            summary = cut_short(run, reason) if reason else incomplete(run, store, self._disk, self._claim)
+            if reason is not None:
+                summary = cut_short(run, reason)
+            else:
+                summary = incomplete(run, store, self._output, self._disk, self._claim)
         except OutputTakenError as error:
             run.context.completing = ""
             store.commit(run.next_checkpoint({}))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from msgspec import structs
@@ -18,10 +17,11 @@ from agentrun.items.open import Source, encode_python_items
 from agentrun.job.job import STANDARD_INPUT, Job
 from agentrun.job.options import Options
 from agentrun.outputs.claim import Claim
-from agentrun.outputs.results import check_output, result_lines, write_results
+from agentrun.outputs.output import Output, open_output
+from agentrun.outputs.results import done_results
 from agentrun.outputs.workspace import Workspace
 from agentrun.runs.intake import Kept
-from agentrun.runs.recovery import check_run_output, has_messages, open_items, recover
+from agentrun.runs.recovery import check_item_files, check_run_output, has_messages, open_items, recover, run_output
 from agentrun.runs.reuse import count_kept, is_as_finished, open_run
 from agentrun.runs.run import Run
 from agentrun.store.port import Reader, Store
@@ -100,6 +100,7 @@ class Preparation:
         """For a run that is resumed, or begins a series."""
         self._check_output(checkpoint)
         prepared = replace(self._recover(checkpoint, self.store), abandoned=abandoned)
+        check_item_files(prepared.run, prepared.source, self._output(checkpoint))
         self._announce(prepared.run)
         return prepared
 
@@ -112,6 +113,7 @@ class Preparation:
             if is_as_finished(run, finished):
                 return self._keep_all(run, reader, finished)
             self._check_output(checkpoint)
+            check_item_files(run, prepared.source, self._output(checkpoint))
             self._announce(run)
             open_run(run, reader, self.store)
         return prepared
@@ -120,18 +122,17 @@ class Preparation:
         self.store.drop(one.name for one in run.taken)
         # Perhaps the same items were spooled once more.
         self.store.prune()
-        output = finished.output
-        if output is not None and not Path(output.path).exists():
-            check_output(Path(output.path), ended=(), overwrite=True)
-            self.claim.take(Path(output.path), finished.run_id)
-            output = write_results(result_lines(run.ledger, reader), Path(output.path), Disk(), self.claim.check)
+        output = open_output(self.job, self.store, run_id=finished.run_id, date=finished.date)
+        if output.is_missing():
+            output.check(ended=(), is_own=True)
+            self.claim.take(output.path, finished.run_id, is_folder=output.form == "folder")
+            output.restore(lambda: done_results(run.ledger, reader), Disk(), self.claim.check)
             self.claim.release()
         kept = count_kept(run)
         return structs.replace(
             finished,
             exit_code=0,
             nothing_to_do=True,
-            output=output,
             ran=0,
             kept=kept.kept,
             kept_old_agent=kept.old_agent,
@@ -139,9 +140,12 @@ class Preparation:
 
     def _check_output(self, checkpoint: Checkpoint) -> None:
         """Whether the results can be written, and may be; from here on the output is this run's."""
-        job = self.job
-        check_run_output(job, checkpoint, ended=self.store.summaries(), options=self.options)
-        self.claim.take(job.output_path(run_id=checkpoint.run_id, date=checkpoint.context.date), checkpoint.run_id)
+        output = self._output(checkpoint)
+        check_run_output(output, checkpoint, ended=self.store.summaries(), options=self.options)
+        self.claim.take(output.path, checkpoint.run_id, is_folder=output.form == "folder")
+
+    def _output(self, checkpoint: Checkpoint) -> Output:
+        return run_output(self.job, self.store, checkpoint, options=self.options)
 
     def _recover(self, checkpoint: Checkpoint, kept: Kept, finished: Summary | None = None) -> Prepared:
         job, context = self.job, checkpoint.context

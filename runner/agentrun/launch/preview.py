@@ -13,7 +13,7 @@ from agentrun.events import Planned
 from agentrun.outputs.claim import Claim
 from agentrun.outputs.workspace import Workspace
 from agentrun.runs.plan import Plan
-from agentrun.runs.recovery import check_plan, check_run_output, open_items, recover
+from agentrun.runs.recovery import check_item_files, check_plan, check_run_output, open_items, recover, run_output
 from agentrun.runs.reuse import is_as_finished
 from agentrun.store.port import Reader, Store
 
@@ -53,9 +53,10 @@ def _plan(
     checkpoint = found or structs.replace(new, run_id="{run_id}")
     context, ended = checkpoint.context, reader.summaries
     refusals: list[str] = []
+    output = run_output(job, store, checkpoint, options=options)
     try:
-        check_run_output(job, checkpoint, ended=ended, options=options)
-        Claim(job.name, store.folder).look(job.output_path(run_id=checkpoint.run_id, date=context.date))
+        check_run_output(output, checkpoint, ended=ended, options=options)
+        Claim(job.name, store.folder).look(output.path)
     except AgentrunError as error:
         refusals.append(error.message)
     plan, item, is_nothing = Plan(), None, False
@@ -66,19 +67,20 @@ def _plan(
         # As if everything that is gone were allowed, so that there is a plan to show.
         bold, folder = replace(options, allow_gone=True), store.folder
         run = recover(reader, job, source, checkpoint, agent=agent, options=bold, finished=finished, folder=folder)
-        plan, notes = run.plan, tuple(run.notes)
         is_nothing = finished is not None and is_as_finished(run, finished)
         try:
-            check_plan(plan, source, accepted=context.gone, options=options, is_new_run=found is None)
+            check_plan(run.plan, source, accepted=context.gone, options=options, is_new_run=found is None)
+            check_item_files(run, source, output)
         except AgentrunError as error:
             refusals.append(error.message)
+        plan, notes = run.plan, tuple(run.notes)
         item = next((source.item(raw, 0, plan.first_keys[0]) for raw in source), None)
     planned = Planned(
         job=job,
         plan=plan,
         run_id=checkpoint.run_id,
         launch=context.launches + 1,
-        output=job.output_path(run_id=checkpoint.run_id, date=context.date),
+        output=output.path,
         resumed=found is not None or finished is not None,
         last=ended[0] if ended and found is None and finished is None else None,
         notes=notes,

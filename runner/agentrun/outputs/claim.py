@@ -66,12 +66,16 @@ class Claim:
         self._run_id = ""
         self._found: _Identity | None = None
         """The output when the launch began."""
+        self._is_folder = False
 
-    def take(self, output: Path, run_id: str) -> None:
+    def take(self, output: Path, run_id: str, *, is_folder: bool = False) -> None:
         """Claim the output for this run. JobError, which names the other job, if somebody else has it; LaterError if
-        that is another runner of the same job."""
+        that is another runner of the same job.
+
+        Of a folder with a file an item only the claim is checked later: whose each file is, the folder knows.
+        """
         self.close()
-        self._output, self._run_id = output, run_id
+        self._output, self._run_id, self._is_folder = output, run_id, is_folder
         self._found = _identity(output)
         try:
             self._claim()
@@ -103,7 +107,7 @@ class Claim:
                 raise OutputTakenError(error.message) from None
             except OSError as error:
                 raise disk_error(claim_path(self._output), error) from error
-        if _identity(self._output) != self._found:
+        if not self._is_folder and _identity(self._output) != self._found:
             raise OutputTakenError(f"{self._output}: was written by another program while this run was at work")
 
     def release(self) -> None:

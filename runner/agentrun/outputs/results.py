@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
+from typing import NamedTuple
 
 import msgspec
 import orjson
@@ -22,6 +23,17 @@ from agentrun.system.disk import PIECE_BYTES, Disk, disk_error, replace_file
 from agentrun.system.trust import check_folder
 
 
+class Result(NamedTuple):
+    """The result of one item, at its position now."""
+
+    position: int
+    record: Record
+
+
+Results = Callable[[], Iterator[Result]]
+"""A pass over the results, in item order; each call is another pass, so that they need not be held in memory."""
+
+
 def result_line(index: int, record: Record) -> bytes:
     """A line of the results. The output is as it was recorded, not taken apart and put together again."""
     listed = [one.as_result for one in record.files]
@@ -29,12 +41,23 @@ def result_line(index: int, record: Record) -> bytes:
     return b'{"index":%d,"key":%b,"output":%b%b}\n' % (index, orjson.dumps(record.key), bytes(record.output), files)
 
 
-def result_lines(ledger: Ledger, store: Store | Reader) -> Iterator[bytes]:
+def done_results(ledger: Ledger, store: Store | Reader) -> Iterator[Result]:
     """The done items at their positions now, in item order."""
     done = array("I", (index for index, row in enumerate(ledger.order) if ledger.states[row] == DONE))
     records = store.read(ledger.refs[ledger.order[index]] for index in done)
     for index, record in zip(done, records, strict=True):
+        yield Result(index, record)
+
+
+def json_lines(results: Results) -> Iterator[bytes]:
+    """The results as JSON lines."""
+    for index, record in results():
         yield result_line(index, record)
+
+
+def result_lines(ledger: Ledger, store: Store | Reader) -> Iterator[bytes]:
+    """The done items as JSON lines."""
+    return json_lines(lambda: done_results(ledger, store))
 
 
 def write_results(
@@ -91,6 +114,18 @@ def check_output(path: Path, *, ended: Sequence[Summary], overwrite: bool, is_fi
             f"choose another output with -o, or add --overwrite"
         )
     _check_files(files_folder(path), is_foreign=is_first_launch and not ended and not overwrite)
+
+
+def check_folder_place(path: Path, *, is_foreign: bool) -> None:
+    """The same of a folder in which each item has a file; whose those are is the folder's to say."""
+    above = path.parent
+    if not above.is_dir():
+        raise JobError(f"{path}: the folder {above} does not exist; make it with: mkdir -p {quote(str(above))}")
+    if os.path.lexists(path) and not path.is_dir():
+        raise JobError(f"{path}: is not a folder, but each item's file goes there; move it away, or use -o")
+    if not os.access(path if path.is_dir() else above, os.W_OK | os.X_OK):
+        raise JobError(f"{path}: the folder cannot be written; choose another output with -o")
+    _check_files(files_folder(path), is_foreign=is_foreign)
 
 
 def _check_files(home: Path, *, is_foreign: bool) -> None:

@@ -1,7 +1,7 @@
 """Closing the books: a run is called done only when its records, counts, files and costs agree.
 
-The lines of the results pass through here on their way to the disk. What differs raises CheckpointError before anything
-is replaced, so a run that is not right stays open, with everything that it has.
+The results pass through here on their way to the disk. What differs raises CheckpointError before anything is replaced,
+so a run that is not right stays open, with everything that it has.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentrun.errors import CheckpointError
 from agentrun.item import key_digest
 from agentrun.money.usage import Usage
 from agentrun.outputs.files import differing_files
-from agentrun.outputs.results import result_line
+from agentrun.outputs.results import Result
 from agentrun.runs.run import Run
 from agentrun.store.port import Store
 from agentrun.values.ranges import Ranges
@@ -30,27 +30,29 @@ _DUST = 1e-6
 
 @dataclass(slots=True)
 class Books:
-    """The books of one run. `lines` gives its results, and raises at its end unless everything agrees."""
+    """The books of one run. `results` gives its results, and raises at its end unless everything agrees."""
 
     run: Run
     store: Store
     results_cost: float | None = None
     """What all results cost, in whichever run; None if no cost was reported."""
-    _counts: Counter[str] = field(default_factory=Counter)
-    _ranges: dict[str, Ranges] = field(default_factory=lambda: {"done": Ranges(), "failed": Ranges()})
-    _recorded: Usage = field(default_factory=Usage)
+    _counts: Counter[str] = field(init=False)
+    _ranges: dict[str, Ranges] = field(init=False)
+    _recorded: Usage = field(init=False)
     """What this run's own records have used."""
 
-    def lines(self) -> Iterator[bytes]:
-        """The results, in item order."""
+    def results(self) -> Iterator[Result]:
+        """The results, in item order. Each pass over them closes the books anew."""
         ledger = self.run.ledger
+        self.results_cost, self._recorded, self._counts = None, Usage(), Counter()
+        self._ranges = {"done": Ranges(), "failed": Ranges()}
         records = self.store.read(ledger.refs[row] for row in ledger.order)
         for index, (row, record) in enumerate(zip(ledger.order, records, strict=True)):
             self._check(index, row, record)
             if record.kind == "done":
                 if record.usage is not None and record.usage.cost is not None:
                     self.results_cost = math.fsum((self.results_cost or 0.0, record.usage.cost))
-                yield result_line(index, record)
+                yield Result(index, record)
         self._close()
 
     # ---- each record

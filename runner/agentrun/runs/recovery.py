@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,14 @@ from agentrun.job.job import STANDARD_INPUT, Job
 from agentrun.job.options import Options
 from agentrun.outputs.claim import claim_path
 from agentrun.outputs.files import files_folder
-from agentrun.outputs.results import check_output
+from agentrun.outputs.output import Output, open_output
 from agentrun.runs.carry import CarryChain, go_back
 from agentrun.runs.intake import Kept, Taken, forget, is_for, look_up, mark_edits, start_over, take
 from agentrun.runs.plan import (
     EXAMPLES,
     Plan,
     bucket_of,
+    identify_items,
     is_mostly_again,
     is_tried_again,
     list_items,
@@ -37,7 +39,7 @@ from agentrun.runs.plan import (
 )
 from agentrun.runs.reuse import Keeping, count_kept, miss_files
 from agentrun.runs.run import Run
-from agentrun.store.port import Posted
+from agentrun.store.port import Posted, Store
 from agentrun.system.process import boot_id
 from agentrun.values.clock import now_seconds
 from agentrun.values.text import quoted
@@ -181,18 +183,29 @@ def open_items(
     return open_source(job.items, job.base, exclude=[*([folder] if folder else []), *own], spool=spool)
 
 
-def check_run_output(job: Job, checkpoint: Checkpoint, *, ended: Sequence[Summary], options: Options) -> None:
+def run_output(job: Job, store: Store, checkpoint: Checkpoint, *, options: Options) -> Output:
+    """Where the run puts its results."""
+    context = checkpoint.context
+    overwrite = options.overwrite or context.overwrite
+    return open_output(job, store, run_id=checkpoint.run_id, date=context.date, overwrite=overwrite)
+
+
+def check_run_output(output: Output, checkpoint: Checkpoint, *, ended: Sequence[Summary], options: Options) -> None:
     """Check before the first item runs that the results can be written, and may be."""
     context = checkpoint.context
-    output = job.output_path(run_id=checkpoint.run_id, date=context.date)
-    # Renamed into place by a launch that died before its summary could say so.
-    is_own = context.completing == str(output)
-    check_output(
-        output,
+    output.check(
         ended=ended,
-        overwrite=options.overwrite or context.overwrite or is_own,
+        # Renamed into place by a launch that died before its summary could say so.
+        is_own=context.completing == str(output.path),
         is_first_launch=not context.launches and not options.fresh,
     )
+
+
+def check_item_files(run: Run, source: Source, output: Output) -> None:
+    """The same for the file of each item, where they have one each; what is odd about their names is noted."""
+    if output.form == "folder":
+        found = partial(identify_items, source, run.ledger)
+        run.notes += output.check_items(lambda: ((index, one[1]) for index, one in enumerate(found())))
 
 
 def check_same_job(

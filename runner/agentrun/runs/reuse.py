@@ -88,8 +88,11 @@ def is_as_finished(run: Run, finished: Summary) -> bool:
     if plan.to_run or plan.waiting or any(isinstance(one, Taken) for one in run.taken):
         return False
     is_same_order = run.ledger.order_digest() == finished.order if finished.order else not (plan.gone or plan.moved)
-    output = job.output_path(run_id=finished.run_id, date=finished.date)
-    return is_same_order and finished.output is not None and finished.output.path == str(output)
+    if finished.output is None or not is_same_order:
+        return False
+    template, when, written = job.output_template, {"run_id": finished.run_id, "date": finished.date}, finished.output
+    asked = str(template.path(job.base, **when)), template.form, template.names(**when)
+    return (written.path, written.form, written.names) == asked
 
 
 def open_run(run: Run, finished: Reader, store: Store) -> None:

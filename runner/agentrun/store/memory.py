@@ -12,7 +12,18 @@ from agentrun.checkpoint.message import AnyMessage, decode_message, encode_messa
 from agentrun.checkpoint.record import Record, decode_record, encode_record
 from agentrun.checkpoint.summary import Summary, last_finished
 from agentrun.errors import BusyError, CheckpointError
-from agentrun.store.port import HistoryEvent, Holder, Lease, Loaded, Posted, Reader, Store, Sync
+from agentrun.store.port import (
+    PRUNED_SIDES,
+    HistoryEvent,
+    Holder,
+    Lease,
+    Loaded,
+    Posted,
+    Reader,
+    Store,
+    Sync,
+    sides_named,
+)
 
 RECORDS_KEPT = 3
 """Of how many runs that ended the records are kept."""
@@ -136,9 +147,10 @@ class MemoryStore(Store):
         return ""
 
     def prune(self, *, keep: Collection[str] = ()) -> None:
-        last = last_finished(self.summaries())
-        spools = {*keep, last.spool if last is not None else None}
-        self._kept = {name: data for name, data in self._kept.items() if name in spools or not name.endswith(".spool")}
+        kept = {*keep, *sides_named(self.summaries())}
+        self._kept = {
+            name: text for name, text in self._kept.items() if name in kept or not name.endswith(PRUNED_SIDES)
+        }
 
     def summaries(self) -> list[Summary]:
         return sorted(self._ended, key=lambda summary: summary.age, reverse=True)

@@ -17,7 +17,7 @@ import msgspec
 from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.checkpoint.message import AnyMessage
 from agentrun.checkpoint.record import Record
-from agentrun.checkpoint.summary import Summary
+from agentrun.checkpoint.summary import Summary, last_finished
 from agentrun.errors import AgentrunError, CheckpointError, TrustError, UsageError
 from agentrun.job.fields import KEPT_LABEL, Layer
 from agentrun.job.kept import JOB_JSON
@@ -26,6 +26,10 @@ from agentrun.store.salvage import Salvage
 
 READ_AGAIN = 20
 """How often a reader looks again when a runner moved something between two of its looks."""
+
+
+PRUNED_SIDES = (".spool", ".written")
+"""Side files that are pruned once nothing names them: items from outside, and lists of written files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +289,9 @@ class Store(ABC):
     def prune(self, *, keep: Collection[str] = ()) -> None:
         """Remove what no checkpoint names, except the side files `keep`; of the runs that ended, all but the newest.
 
-        The records of the last run that was completed, and the items it was given, always stay. Only after a commit or
-        a finish of this launch, or if there is no unfinished run.
+        The records of the last run that was completed, and the items it was given, always stay, and the lists of
+        files that summaries name (`sides_named`). Only after a commit or a finish of this launch, or if there is no
+        unfinished run.
         """
 
     def set_aside(self) -> str:
@@ -343,6 +348,13 @@ class Catalogue(ABC):
             if run_id in runs:
                 return name
         return None
+
+
+def sides_named(ended: Sequence[Summary]) -> set[str]:
+    """The side files that the runs that ended still need: `ended` is newest first."""
+    last = last_finished(ended)
+    spools = {last.spool} if last is not None and last.spool else set()
+    return spools | {one.output.listed for one in ended if one.output is not None and one.output.listed}
 
 
 def needle_for(text: str) -> bytes:

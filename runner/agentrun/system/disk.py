@@ -222,9 +222,18 @@ def is_temporary(name: str, of: str | None = None) -> bool:
 
 
 def replace_file(
-    disk: Disk, path: Path, chunks: Iterable[bytes], *, mode: int = 0o600, check: Callable[[], None] = lambda: None
+    disk: Disk,
+    path: Path,
+    chunks: Iterable[bytes],
+    *,
+    mode: int = 0o600,
+    check: Callable[[], None] = lambda: None,
+    sync: bool = True,
 ) -> None:
-    """Replace `path` with `chunks`, atomically and durably; not if `check`, right before that, raises."""
+    """Replace `path` with `chunks`, atomically and durably; not if `check`, right before that, raises.
+
+    Without `sync` the name is durable only once the caller has synced the folder.
+    """
     temporary = temporary_name(path.parent, path.name)
     fd = disk.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
@@ -239,7 +248,8 @@ def replace_file(
     except BaseException:
         discard(disk, temporary)
         raise
-    sync_folder(disk, path.parent)
+    if sync:
+        sync_folder(disk, path.parent)
 
 
 def discard(disk: Disk, path: str) -> None:

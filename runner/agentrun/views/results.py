@@ -18,10 +18,13 @@ _PIECE_BYTES = 1 << 18
 
 
 def read_output(store: Store) -> Iterator[bytes] | None:
-    """The output of a finished run byte for byte, in pieces of whole lines, if it is still what the run wrote."""
+    """The output of a finished run byte for byte, in pieces of whole lines, if it is still what the run wrote.
+
+    None for one that is not JSON lines.
+    """
     with store.reader() as reader:
         output = reader.summary.output if reader.summary is not None else None
-    if output is None:
+    if output is None or output.form != "jsonl":
         return None
     try:
         file = Path(output.path).open("rb")  # noqa: SIM115

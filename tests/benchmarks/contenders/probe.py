@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrun.checkpoint.summary import WrittenOutput
-from agentrun.launch import ending
+from agentrun.outputs import output
 from agentrun.outputs.results import write_results
 from agentrun_cli.entry import main as command
 from benchmarks.work import peak_memory_bytes
@@ -51,7 +51,7 @@ def main() -> None:
         report["results_bytes"] = written.bytes
         return written
 
-    ending.write_results = timed  # type: ignore[assignment, attr-defined]
+    output.write_results = timed  # type: ignore[assignment, attr-defined]
     try:
         command()
     finally:

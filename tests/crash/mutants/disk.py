@@ -88,7 +88,7 @@ if is_flushed:
         "Launch._begin",
         "await checkpointing.commit()",
         """
-store.prune(keep=[spool] if spool else [])
+store.prune(keep=[*([spool] if spool else []), *self._output.side_files])
 await checkpointing.commit()
 """,
         (RECOVERY,),

@@ -18,6 +18,7 @@ from agentrun.items.open import open_source
 from agentrun.job.job import ItemsSpec, Job
 from agentrun.job.options import Options
 from agentrun.money.usage import Usage
+from agentrun.outputs.results import result_line
 from agentrun.runs.books import Books
 from agentrun.runs.recovery import recover
 from agentrun.runs.run import Run
@@ -60,7 +61,7 @@ class Ledgered:
         self.commit((row, structs.replace(record, **changes)))
 
     def close(self) -> bytes:
-        return b"".join(Books(self.run, self.store).lines())
+        return b"".join(result_line(*one) for one in Books(self.run, self.store).results())
 
 
 def usage() -> Usage:
@@ -78,7 +79,7 @@ def test_books_that_close_give_the_results_and_their_cost(books: Ledgered) -> No
         for n, key in enumerate(KEYS)
     )
     closed = Books(books.run, books.store)
-    list(closed.lines())
+    list(closed.results())
     assert closed.results_cost == 3.0
 
 

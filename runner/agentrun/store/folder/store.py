@@ -17,7 +17,7 @@ from msgspec import Raw, structs
 from agentrun.checkpoint.checkpoint import Checkpoint, Journal, encode_checkpoint
 from agentrun.checkpoint.message import AnyMessage
 from agentrun.checkpoint.record import Record, encode_record
-from agentrun.checkpoint.summary import Summary, last_finished
+from agentrun.checkpoint.summary import Summary
 from agentrun.errors import CheckpointError, DiskError
 from agentrun.store.folder.history import History
 from agentrun.store.folder.inbox import Inbox
@@ -37,7 +37,7 @@ from agentrun.store.folder.rollback import check_alone, check_missing, check_tai
 from agentrun.store.folder.runs import Runs, names_in
 from agentrun.store.folder.sides import SideFiles
 from agentrun.store.folder.state import StateFile, read_checkpoint, refusal, replaced
-from agentrun.store.port import HistoryEvent, Holder, Loaded, Posted, Store, Sync
+from agentrun.store.port import PRUNED_SIDES, HistoryEvent, Holder, Loaded, Posted, Store, Sync, sides_named
 from agentrun.store.salvage import Salvage
 from agentrun.system.disk import (
     Disk,
@@ -356,12 +356,11 @@ class FolderStore(Store):
 
     def prune(self, *, keep: Collection[str] = ()) -> None:
         self._runs.prune()
-        last = last_finished(self.summaries())
-        spools = {*keep, last.spool if last is not None else None}
+        kept = {*keep, *sides_named(self.summaries())}
         for name in names_in(self.folder):
             is_old_journal = journal_number(name) is not None and name != self._journal.name
-            is_old_spool = name.endswith(".spool") and name not in spools
-            if is_old_journal or is_old_spool or is_temporary(name):
+            is_old_side = name.endswith(PRUNED_SIDES) and name not in kept
+            if is_old_journal or is_old_side or is_temporary(name):
                 discard(self._disk, str(self.folder / name))
         self._inbox.prune()
 
