@@ -4,8 +4,8 @@
 list, with that hash, is ever replaced or removed.** What a crash leaves at each step: runner/DESIGN.md, clean
 completion.
 
-A file holds the item's output: text as it is, any other value as JSON and a newline. In files named `.json` text is
-JSON, too.
+A file holds the item's output: text as it is, any other value as JSON, and a newline at the end where there is none. In
+files named `.json` text is JSON, too.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class FolderOutput(Output):
         if not names.shared:
             return []
         examples = ", ".join(names.examples) + (", …" if names.shared > len(names.examples) else "")
-        return [f"files of these would have the same name, so a digest is added to it: {names.shared} ({examples})"]
+        return [f"items that would share a file name, so a digest is added: {names.shared} ({examples})"]
 
     def is_missing(self) -> bool:
         return any(not os.path.lexists(self.path / entry.name) for entry in self._written)
@@ -185,8 +185,8 @@ def file_text(name: str, record: Record) -> bytes:
     """What an item's file holds."""
     raw = bytes(record.output)
     if raw.lstrip()[:1] == b'"' and not name.lower().endswith(".json"):
-        return _text(raw).encode("utf-8", "backslashreplace")
-    return raw + b"\n"
+        raw = _text(raw).encode("utf-8", "backslashreplace")
+    return raw if not raw or raw.endswith(b"\n") else raw + b"\n"
 
 
 def _names_of(template: str, results: Results) -> ItemNames:
