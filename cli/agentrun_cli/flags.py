@@ -91,7 +91,10 @@ NeedsEnv = Annotated[
     typer.Option("--needs-env", metavar="NAME", help="An environment variable the agent needs; can be repeated."),
 ]
 Carry = Annotated[bool, typer.Option("--carry", help="Pass ctx.carry from item to item (one at a time).")]
-Output = Annotated[str | None, typer.Option("-o", "--output", metavar="PATH", help="Where to write the results.")]
+Output = Annotated[
+    str | None,
+    typer.Option("-o", "--output", metavar="PATH", help="Where to write the results: .jsonl, .csv or 'out/{key}.md'."),
+]
 Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="The job's name.")]
 StateDir = Annotated[
     str | None, typer.Option("--state-dir", metavar="PATH", help="Where the state is, if not in .agentrun.")

@@ -37,8 +37,8 @@ Exit codes, where several apply the first of 74, 65, signals, 75, 4, 1, 3:
 """
 
 COMMANDS = (
-    "start", "resume", "try", "status", "stop", "items", "show", "log", "failures", "results",
-    "review", "answer", "redo", "edit", "skip", "repair", "clear", "init",
+    "start", "resume", "try", "status", "stop", "items", "show", "log", "failures", "results", "runs",
+    "diff", "review", "answer", "redo", "edit", "skip", "repair", "clear", "init",
 )  # fmt: skip
 INSIDE = ("step", "ask", "usage")
 

@@ -167,8 +167,9 @@ class FolderOutput(Output):
             return False
         if self._overwrite and not (self.path / name).is_dir():
             return True
-        what = "already exists, and no run of this job wrote it as it is now"
-        raise OutputTakenError(f"{self.path / name}: {what if found else 'is in the way, and not a file'}")
+        whose = "and no run of this job wrote it as it is now" if self._written.name else "with other contents"
+        what = f"already exists, {whose}" if found else "is in the way, and not a file that can be read"
+        raise OutputTakenError(f"{self.path / name}: {what}")
 
     def _hash(self, name: str) -> str | None:
         """Of the file of that name; None if there is none. Links are not followed."""

@@ -32,6 +32,14 @@ def age_seconds(text: str) -> float:
     return max(0.0, (datetime.now(UTC) - then).total_seconds())
 
 
+def seconds_between(start: str, end: str) -> float:
+    """Seconds from one time to a later one, as `now_text` writes them; 0 if either cannot be read."""
+    try:
+        return max(0.0, (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds())
+    except (ValueError, TypeError):
+        return 0.0
+
+
 def local_clock(text: str) -> str:
     """The local time of day of `text`, a time as `now_text` writes it: 22:03"""
     try:

@@ -34,6 +34,19 @@ def read_items(store: Store, job: Job | None = None, *, states: Collection[str] 
         yield from listing.items(states)
 
 
+def open_run_listing(store: Store, run_id: str) -> Listing:
+    """The items of a run that ended, as its records have them. CheckpointError if those are not kept."""
+    reader = store.reader(run_id=run_id)
+    try:
+        listing = Listing(reader)
+        assert reader.summary is not None
+        _show_ended(listing, store, None, reader.summary)
+        return listing
+    except BaseException:
+        reader.close()
+        raise
+
+
 def open_listing(store: Store, job: Job | None = None) -> Listing:
     """The items of the current run, or of the last one that ended, as they are at this moment.
 
@@ -185,6 +198,12 @@ class Listing:
             wanted = self._ledger.find(key_digest(key))
             return next(self._views(lambda position, row: row == wanted), None)
         return next(self._views(lambda position, row: self._index(position) == index), None)
+
+    def settled(self, key: str) -> Record | None:
+        """The record of the item with this key, found without a search; None unless it is settled."""
+        row = self._ledger.find(key_digest(key))
+        is_settled = row >= 0 and self._ledger.is_listed(row) and self._ledger.is_settled(row)
+        return self._record(self._ledger.refs[row]) if is_settled else None
 
     def steps(self, view: ItemView) -> list[StepView]:
         """The finished steps and the answers so far, oldest first, of an item that is not settled."""
