@@ -31,6 +31,8 @@ COMMANDS = [
     ["log", "theirs"],
     ["failures", "theirs"],
     ["results", "theirs"],
+    ["runs", "theirs"],
+    ["diff", "theirs"],
     ["review", "theirs"],
     ["answer", "theirs", "item 0", "--yes"],
     ["redo", "theirs", "item 0"],

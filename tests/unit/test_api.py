@@ -62,6 +62,17 @@ def test_a_run_returns_a_summary_and_writes_the_same_files_as_the_command(tmp_pa
     assert (folder / "job.json").exists() and (folder / "runs" / f"{summary.run_id}.json").exists()
 
 
+@pytest.mark.parametrize("output", ["out.csv", "out/{key}.txt"])
+def test_the_results_can_be_read_whatever_the_form_of_the_output(tmp_path: Path, output: str) -> None:
+    for _ in range(2):
+        summary = agentrun.run(shout, items=["a", "b"], name="shouting", output=output)
+        assert summary.ok and summary.output in (tmp_path / "out.csv", tmp_path / "out")
+        assert list(summary.results()) == [
+            {"index": 0, "key": "a", "output": "A"},
+            {"index": 1, "key": "b", "output": "B"},
+        ]
+
+
 def test_the_name_and_the_output_have_defaults(tmp_path: Path) -> None:
     summary = agentrun.run(shout, items=["a"])
     assert summary.job == "shout" and summary.output == tmp_path / "shout.results.jsonl"

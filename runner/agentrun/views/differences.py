@@ -10,7 +10,7 @@ import orjson
 
 from agentrun.checkpoint.record import Record
 from agentrun.errors import UsageError
-from agentrun.values.json import decode, is_same
+from agentrun.values.json import decode
 from agentrun.views.listing import Listing
 from agentrun.views.runs import RunView, check_records, find_run
 
@@ -113,4 +113,9 @@ def _is_same(one: Record, other: Record) -> bool:
     ]
     if files[0] != files[1]:
         return False
-    return bytes(one.output) == bytes(other.output) or is_same(one.value, other.value)
+    return bytes(one.output) == bytes(other.output) or _sorted(one) == _sorted(other)
+
+
+def _sorted(record: Record) -> bytes:
+    """The output with its fields in one order, which is no difference."""
+    return orjson.dumps(record.value, option=orjson.OPT_SORT_KEYS)

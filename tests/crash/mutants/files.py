@@ -9,7 +9,37 @@ BACKUPS = "tests/crash/test_backups.py"
 ITEM_FILES = "tests/unit/outputs/test_files.py"
 CLAIMS = "tests/unit/outputs/test_claim.py"
 
+FORMS = "tests/crash/test_forms.py"
+
 MUTANTS: list[Mutant] = [
+    Mutant(
+        "files of a folder written before the list names them",
+        "FolderOutput._put",
+        "self._written.replace(chain(self._written, new()))",
+        "list(new())",
+        (FORMS,),
+    ),
+    Mutant(
+        "the list forgets the old files before they are replaced",
+        "FolderOutput._put",
+        "self._written.replace(chain(self._written, new()))",
+        "self._written.replace(list(new()))",
+        (FORMS,),
+    ),
+    Mutant(
+        "temporaries of others swept from the folder",
+        "FolderOutput.sweep",
+        "name[1:-17] in listed",
+        "True",
+        (FORMS,),
+    ),
+    Mutant(
+        "the list shortened before the folder is synced",
+        "FolderOutput._put",
+        "sync_folder(disk, self.path)",
+        "",
+        (FORMS,),
+    ),
     Mutant(
         "files published as hard links",
         "ItemFiles._copy",
