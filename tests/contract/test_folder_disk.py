@@ -183,14 +183,14 @@ def test_only_the_last_twenty_summaries_and_three_journals_are_kept(
 def test_pruning_removes_what_no_checkpoint_names(folder: Path, open_folder: Callable[..., FolderStore]) -> None:
     store = open_folder(redo_limit_bytes=0)
     store.commit(checkpoint(1), [record("a")])
-    stale = [".state.json.0123456789ab.tmp", "journal-9.jsonl", "items-1-a.spool"]
-    for name in [*stale, "items-2-b.spool", "mine.txt"]:
+    stale = [".state.json.0123456789ab.tmp", "journal-9.jsonl", "items-1-a.spool", "1.written"]
+    for name in [*stale, "items-2-b.spool", "2.written", "mine.txt"]:
         (folder / name).write_bytes(b"x")
     store = open_folder()
     assert {*stale} <= {path.name for path in folder.iterdir()}
-    store.prune(keep=["items-2-b.spool"])
+    store.prune(keep=["items-2-b.spool", "2.written"])
     left = {path.name for path in folder.iterdir()}
-    assert left == {"lock", "state.json", "journal-1.jsonl", "items-2-b.spool", "mine.txt"}
+    assert left == {"lock", "state.json", "journal-1.jsonl", "items-2-b.spool", "2.written", "mine.txt"}
 
 
 def test_finishing_leaves_the_side_files_of_the_next_run(folder: Path, open_folder: Callable[..., FolderStore]) -> None:
