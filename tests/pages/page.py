@@ -1,10 +1,11 @@
 """The pages of the documentation, as their tests read them: stories of blocks, with marks between them.
 
-A page is one or more stories. A story is run from top to bottom in a folder of its own: `sh` blocks are commands, `console`
-blocks are commands behind `$ ` with what they print. Marks are HTML comments on lines of their own, so that readers do not
-see them. They concern the next block, except for the first two:
+A page is one or more stories. A story is run from top to bottom in a folder of its own: `sh` blocks are commands,
+`console` blocks are commands behind `$ ` with what they print; `…` stands for anything. Marks are HTML comments on
+lines of their own, so that readers do not see them. They concern the next block, except for the first two:
 
-    <!-- story -->                  a new story begins: another folder (`story: with a model`: a model answers on loopback)
+    <!-- story -->                  a new story begins, in another folder
+    <!-- story: with a model -->    the same, with a model that answers on loopback
     <!-- run: COMMANDS -->          commands that readers need not see
     <!-- file: PATH -->             the block is this file
     <!-- exits: 1, 4 -->            these exit codes are expected here, besides 0
@@ -55,7 +56,7 @@ class Block:
             return [(self.text.rstrip("\n"), None)]
         first, *sessions = re.split(r"^\$ ", self.text, flags=re.MULTILINE)
         assert not first.strip(), f"{self.page}:{self.line}: a console block begins with a command behind $"
-        steps = []
+        steps: list[tuple[str, str | None]] = []
         for session in sessions:
             lines = session.rstrip("\n").split("\n")
             more = next((n for n, line in enumerate(lines[1:], 1) if not line.startswith("> ")), len(lines))

@@ -1,8 +1,8 @@
 """The pictures of README and docs: what the real command shows in a real terminal, as SVG. Run by `make pictures`.
 
-Each picture is a session in tmux, which keeps the screen as a terminal would, colours and all. What differs each time and
-means nothing, such as the time of day, is replaced. Nothing of the machine is in them: the commands run in a copy of a sample,
-in a bash without settings.
+Each picture is a session in tmux, which keeps the screen as a terminal would, colours and all. What differs each time
+and means nothing, such as the time of day, is replaced. Nothing of the machine is in them: the commands run in a copy
+of a sample, in a bash without settings.
 """
 
 from __future__ import annotations
@@ -29,26 +29,27 @@ from pages.shell import reader_environment
 from waiting import eventually
 
 PICTURES = REPOSITORY / "docs/pictures"
-AGENTRUN = Path(sys.executable).parent / "agentrun"
+AGENTRUN = str(Path(sys.executable).parent / "agentrun")
 WIDTH, HEIGHT = 92, 40
 PROMPT = "$ "
 # Fonts that readers have: rich's own picture fetches one from the net, which pages that embed it do not allow.
 SVG = """\
-<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} @{height}@" role="img">
 <style>
 .{unique_id}-matrix {{ font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; \
 font-size: {char_height}px; line-height: {line_height}px; }}
 {styles}
 </style>
-<defs><clipPath id="{unique_id}-clip-terminal"><rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/>\
-</clipPath>{lines}</defs>
-<rect fill="#1d2021" width="{width}" height="{height}" rx="8"/>
-<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
+<defs>{lines}</defs>
+<rect fill="#1d2021" width="{width}" height="@{height}@" rx="8"/>
+<g transform="translate({terminal_x}, 10)">
 {backgrounds}
 <g class="{unique_id}-matrix">{matrix}</g>
 </g>
 </svg>
 """
+TITLE_HEIGHT = 28
+"""What rich leaves for a title bar, which we do not have."""
 _DARK = [(60, 56, 54), (251, 73, 52), (184, 187, 38), (250, 189, 47), (131, 165, 152), (211, 134, 155), (142, 192, 124)]
 THEME = TerminalTheme((29, 32, 33), (235, 219, 178), [*_DARK, (213, 196, 161)], [*_DARK, (251, 241, 199)])
 
@@ -109,7 +110,9 @@ class Screen:
 def still(line: str) -> str:
     """A line without what differs each time and means nothing. Widths stay: columns are not moved."""
     line = re.sub(r"\b\d\d:\d\d(:\d\d)?\b", lambda found: "18:02:11"[: len(found[0])], line)
-    line = re.sub(r"\b\d{8}T\d{6}-([0-9a-f]+)", lambda found: f"20260105T180211-{'3f2a9c1b7d6e5a4f'[: len(found[1])]}", line)
+    line = re.sub(
+        r"\b\d{8}T\d{6}-([0-9a-f]+)", lambda found: f"20260105T180211-{'3f2a9c1b7d6e5a4f'[: len(found[1])]}", line
+    )
     line = re.sub(r"\bpid \d+ on \S+(?=,| )", "pid 4312 on larch", line)
     return re.sub(r"\b(version )?[0-9a-f]{12}\b", lambda found: f"{found[1] or ''}65a01518e864", line)
 
@@ -117,11 +120,17 @@ def still(line: str) -> str:
 def draw(lines: list[str], name: str) -> str:
     """Lines with ANSI colours as an SVG; the same lines give the same bytes."""
     console = Console(
-        width=WIDTH, record=True, file=io.StringIO(), force_terminal=True, color_system="truecolor", legacy_windows=False
+        width=WIDTH,
+        record=True,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+        legacy_windows=False,
     )
     for line in lines:
         console.print(Text.from_ansi(still(line)), soft_wrap=True, highlight=False)
-    return console.export_svg(title="", theme=THEME, code_format=SVG, unique_id=f"picture-{name}")
+    svg = console.export_svg(title="", theme=THEME, code_format=SVG, unique_id=f"picture-{name}")
+    return re.sub(r"@([\d.]+)@", lambda found: f"{float(found[1]) - TITLE_HEIGHT:g}", svg)
 
 
 def copy_triage(folder: Path) -> Path:
@@ -144,10 +153,11 @@ def kill_at(work: Path, settled: int) -> None:
         last = state_of(work).get("last_completed", -1)
         return isinstance(last, int) and last >= settled
 
+    # Asked for before: the command takes a moment, in which many items are settled.
+    eventually(lambda: "running" in state_of(work), "the first checkpoint")
+    command = [AGENTRUN, "status", "triage", "--json"]
+    listed = subprocess.run(command, cwd=work, capture_output=True, text=True, check=True)
     eventually(is_time, f"{settled} items settled")
-    listed = subprocess.run(
-        [AGENTRUN, "status", "triage", "--json"], cwd=work, capture_output=True, text=True, check=True
-    )
     os.kill(json.loads(listed.stdout)["holder"]["pid"], signal.SIGKILL)
 
 
@@ -168,7 +178,9 @@ def status(screen: Screen, work: Path) -> None:
 
 
 def plan(screen: Screen, work: Path) -> None:
-    subprocess.run([AGENTRUN, "start", "job.toml", "-q"], cwd=work, env={**os.environ, "TRIAGE_SECONDS": "0"}, check=True)
+    subprocess.run(
+        [AGENTRUN, "start", "job.toml", "-q"], cwd=work, env={**os.environ, "TRIAGE_SECONDS": "0"}, check=True
+    )
     for name in ("0007", "0042"):
         with (work / f"documents/{name}.txt").open("a") as file:
             file.write("P.S. It is urgent.\n")

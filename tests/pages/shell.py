@@ -46,7 +46,9 @@ class Shell:
     def __enter__(self) -> Shell:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._process.kill()
         self._process.communicate()
 
@@ -57,7 +59,7 @@ class Shell:
         script = f"(exit {self._code})\n{{ {command}\n}} </dev/null 2>&1\nprintf '\\n{_END}%s\\n' \"$?\"\n"
         self._process.stdin.write(script)
         self._process.stdin.flush()
-        printed = []
+        printed: list[str] = []
         for line in self._process.stdout:
             if line.startswith(_END):
                 self._code = int(line[len(_END) :])
@@ -68,7 +70,9 @@ class Shell:
     def run_and_kill(self, command: str, is_time: Callable[[Any], bool]) -> str:
         """Start a command, and kill it once its checkpoint is so; what bash would show."""
         words, cwd, environ = self._words(command)
-        started = subprocess.Popen(words, cwd=cwd, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        started = subprocess.Popen(
+            words, cwd=cwd, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
 
         def is_there() -> bool:
             return any(is_time(json.loads(path.read_bytes())) for path in cwd.glob("**/.agentrun/*/state.json"))
@@ -97,7 +101,9 @@ class Shell:
         """The words of a simple command, its folder, and its environment with what stands before the words."""
         code = self._code
         cwd = Path(self.run("pwd")[0].strip())
-        environ = dict(line.split("=", 1) for line in self.run("env -0 | tr '\\n\\0' ' \\n'")[0].splitlines() if "=" in line)
+        environ = dict(
+            line.split("=", 1) for line in self.run("env -0 | tr '\\n\\0' ' \\n'")[0].splitlines() if "=" in line
+        )
         self._code = code
         words = shlex.split(command)
         while re.match(r"\w+=", words[0]):

@@ -23,7 +23,7 @@ NOT_RUN = {
     ("README.md", "installs a command for the user"),
     ("docs/how-to/overnight.md", "changes the user's systemd units"),
 }
-"""What cannot be run here. Adding to it is a decision: a block that is not run is one that nobody notices when it breaks."""
+"""What cannot be run here. Adding to it is a decision: nobody notices when a block that is not run breaks."""
 
 
 @pytest.mark.parametrize("story", [one for one in stories() if one.is_run], ids=str)

@@ -49,7 +49,9 @@ def test_every_flag_of_start_has_a_row(flag: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"start", "resume", "try"}))
 def test_every_flag_of_the_other_commands_is_in_its_row(name: str) -> None:
-    (row,) = re.findall(rf"^\| `agentrun {name}\b.*\[?(?:JOB|FOLDER).*$", (REFERENCE / "commands.md").read_text(), re.MULTILINE)
+    (row,) = re.findall(
+        rf"^\| `agentrun {name}\b.*\[?(?:JOB|FOLDER).*$", (REFERENCE / "commands.md").read_text(), re.MULTILINE
+    )
     # Those that every command has, and short forms of what is named.
     known = {"--state-dir", "--index", "--help", "-h", "-y", "-w", "-n", "--lines", "--wait"}
     assert [flag for flag in sorted(flags_of(name) - known) if not re.search(rf"{flag}\b", row)] == []
@@ -79,7 +81,11 @@ def _programming_errors() -> set[str]:
 
 
 def test_the_context_is_described() -> None:
-    public = {name for name in vars(agentrun.Context) if not name.startswith("_")} - {"carry_message", "close", "made_files"}
+    public = {name for name in vars(agentrun.Context) if not name.startswith("_")} - {
+        "carry_message",
+        "close",
+        "made_files",
+    }
     described = set(re.findall(r"`ctx\.(\w+)", (REFERENCE / "python.md").read_text()))
     assert public <= described
 
@@ -146,7 +152,12 @@ def test_the_unrelated_package_is_never_installed() -> None:
     texts = [*pages(), *(REPOSITORY / "samples").rglob("*.md"), REPOSITORY / "CONTRIBUTING.md", REPOSITORY / "Makefile"]
     for path in texts:
         assert FORBIDDEN.search(path.read_text()) is None, path
-    for line in ("pip install agentrun", "uv tool install agentrun", "pipx install 'agentrun[llm]'", "pip install -U agentrun"):
+    for line in (
+        "pip install agentrun",
+        "uv tool install agentrun",
+        "pipx install 'agentrun[llm]'",
+        "pip install -U agentrun",
+    ):
         assert FORBIDDEN.search(line)
     assert FORBIDDEN.search("pip install .") is None and FORBIDDEN.search("pip install agentrun-batch") is None
 
