@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest -n 4 --dist worksteal
 AREAS := $(notdir $(patsubst %/,%,$(wildcard tests/areas/*/)))
 
-.PHONY: help demo system test quick areas check format torture gate flat bench newest wheel clean
+.PHONY: help demo system test quick areas check format torture gate flat bench pictures newest wheel clean
 .DEFAULT_GOAL := help
 
 help: ## what can be made
@@ -57,6 +57,9 @@ flat: $(STAMP) ## does the cost of an item grow with progress?
 
 bench: $(STAMP) ## beside the disk's limit and the peers: make bench QUICK=1 ONLY=item,rate AGAINST=commit
 	@PYTHONPATH=tests $(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(AGAINST),--against $(AGAINST)) $(if $(ONLY),--only $(ONLY)) $(if $(WRITE),--write $(WRITE))
+
+pictures: $(STAMP) ## docs/pictures: the real command in a real terminal (tmux), as SVG
+	PYTHONPATH=tests $(BIN)/python -m pages.pictures
 
 newest: $(STAMP) ## renew constraints.txt: the newest versions of everything, and install them
 	@.ci/newest $(VENV)
