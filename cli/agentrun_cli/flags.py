@@ -289,10 +289,10 @@ def _check_rest(given: Given, command: Sequence[str] | None) -> None:
 
 def how_to_resume(name: str, agent: str | None) -> str:
     """The command that continues a run; `name` names the job in a command, `agent` is the reference of its agent."""
-    from agentrun.agents.loading import is_held_by_script
+    from agentrun.agents.loading import RUN_IT_AGAIN, is_held_by_script
 
     if agent and is_held_by_script(agent):
-        return "run the script or notebook that started it again"
+        return RUN_IT_AGAIN
     return f"agentrun resume {name}"
 
 

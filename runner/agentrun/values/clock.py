@@ -17,6 +17,15 @@ def now_text() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def time_text(seconds: float) -> str:
+    """Seconds since 1970 as `now_text` writes a time; empty for none, and for what is no time."""
+    try:
+        text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds") if seconds else ""
+    except (OverflowError, OSError, ValueError):
+        return ""
+    return text.replace("+00:00", "Z")
+
+
 def new_run_id() -> str:
     """A new run id, which sorts by time, even within a second: 20260504T220311-0a2f19f3a1c"""
     now = datetime.now(UTC)
