@@ -34,11 +34,20 @@ def new_run_id() -> str:
 
 def age_seconds(text: str) -> float:
     """Seconds since `text`, a time as `now_text` writes it; 0 if it cannot be read."""
+    return max(0.0, _seconds_since(text))
+
+
+def seconds_until(text: str) -> float:
+    """Seconds from now to `text`, a time in ISO form; 0 if it has passed, or cannot be read."""
+    return max(0.0, -_seconds_since(text))
+
+
+def _seconds_since(text: str) -> float:
     try:
-        then = datetime.fromisoformat(text)
-    except ValueError:
+        # A time without a zone is local.
+        return (datetime.now(UTC) - datetime.fromisoformat(text).astimezone(UTC)).total_seconds()
+    except (ValueError, OverflowError):
         return 0.0
-    return max(0.0, (datetime.now(UTC) - then).total_seconds())
 
 
 def local_clock(text: str) -> str:

@@ -13,16 +13,18 @@ from agentrun.checkpoint.checkpoint import Checkpoint, Running
 from agentrun.checkpoint.checkpoint import Stopped as Stopped
 from agentrun.checkpoint.summary import OpenQuestion as OpenQuestion
 from agentrun.checkpoint.summary import Summary as Summary
-from agentrun.errors import CheckpointError, DiskError, TrustError
+from agentrun.errors import AgentrunError, CheckpointError, DiskError, TrustError
 from agentrun.money.budget import Totals
+from agentrun.store.folder.catalogue import FolderCatalogue
 from agentrun.store.port import Catalogue, Reader, Store
 from agentrun.store.port import HistoryEvent as HistoryEvent
 from agentrun.store.port import Holder as Holder
+from agentrun.store.registry import known_roots
 from agentrun.system.process import boot_id
 from agentrun.values.clock import age_seconds
 from agentrun.views.pace import Pace, read_pace
 
-Status = Literal["running", "interrupted", "waiting", "failed", "finished", "damaged", "new"]
+Status = Literal["running", "interrupted", "waiting", "failed", "finished", "damaged", "untrusted", "new"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,18 @@ def list_jobs(catalogue: Catalogue) -> list[JobView]:
     """All jobs that are known there, by name. One that others could tamper with is not read, and does not hide the
     others."""
     return [_listed(catalogue.store(name), name) for name in catalogue.names()]
+
+
+def list_everywhere(environ: Mapping[str, str] | None = None) -> list[JobView]:
+    """All jobs that this user has run on this machine, by state folder. A folder that others could tamper with is not
+    read, and shown as untrusted."""
+    found: list[JobView] = []
+    for root in known_roots(environ):
+        try:
+            found += list_jobs(FolderCatalogue(root))
+        except AgentrunError as error:
+            found.append(JobView("", "untrusted", root, problem=error.message))
+    return found
 
 
 def _listed(store: Store, name: str) -> JobView:
