@@ -14,7 +14,12 @@ def results(
     full: Annotated[bool, typer.Option("--full", help="With times, attempts, cost and the agent's version.")] = False,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Print the results so far, as JSON lines in item order."""
+    """Print the results so far, as JSON lines in item order.
+
+    \b
+    agentrun results triage > so-far.jsonl
+    agentrun results triage --full
+    """
     from agentrun.views.results import read_output, result_lines
     from agentrun_cli.asking.choosing import open_items, open_known
     from agentrun_cli.terminal import put_json_lines, say

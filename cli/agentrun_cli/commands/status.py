@@ -30,7 +30,7 @@ def status(
     as_json: flags.AsJson = False,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Show the jobs here, or one in detail: why it stopped, how to go on.
+    """Show the jobs here, or one in detail: progress, why it stopped.
 
     \b
     agentrun status
