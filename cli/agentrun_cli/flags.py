@@ -22,9 +22,7 @@ Rest = Annotated[list[str] | None, typer.Argument(metavar="[-- COMMAND…]", hid
 
 Items = Annotated[
     list[str] | None,
-    typer.Option(
-        "--items", metavar="WHERE", help="A quoted pattern, 'docs/*.txt'; a file; - for stdin."
-    ),
+    typer.Option("--items", metavar="WHERE", help="A quoted pattern, 'docs/*.txt'; a file; - for stdin."),
 ]
 Kind = Annotated[str | None, typer.Option("--as", metavar="KIND", help="What --items is: files, jsonl, csv or lines.")]
 Key = Annotated[

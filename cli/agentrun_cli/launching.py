@@ -112,7 +112,7 @@ def _refuse_what_needs_a_run(job: Job, options: Options) -> None:
 
     given = "--failed" if options.failed else "--limit" if options.limit is not None else ""
     if given:
-        raise UsageError(f"{given} needs an unfinished run; the last one is finished, so use: agentrun start {job.name}")
+        raise UsageError(f"{given} needs an unfinished run, and there is none; use: agentrun start {job.name}")
 
 
 def _end_without_run(summary: Summary, job: Job, store: Store, asked: Asked) -> int:

@@ -25,18 +25,20 @@ def command_page(command: Any, ctx: Any) -> str:
     lines += _description(command.help or "", width)
     described = [(_argument(one), one.help or "") for one in arguments if not one.hidden and one.help]
     groups = _groups(options) if len(options) >= GROUPED_FROM else {"Options": options}
-    tables = {"Arguments": described} | {name: [_option(one) for one in group] for name, group in groups.items()}
+    # The arguments need no heading: the usage names them.
+    tables = {"": described} | {name: [_option(one) for one in group] for name, group in groups.items()}
     column = _column([row for rows in tables.values() for row in rows])
     for heading, rows in tables.items():
         if rows:
-            lines += ["", f"{heading}:", *_table(rows, column, width)]
+            lines += ["", *([f"{heading}:"] if heading else []), *_table(rows, column, width)]
     return "\n".join(lines)
 
 
 def overview_page(group: Any, ctx: Any, examples: str, epilog: str) -> str:
     """The help of the whole command line: each command in a line."""
     width = _width()
-    lines = ["Usage: agentrun COMMAND …", "", *_description(f"{group.help or ''}\n\n\b\n{examples}", width), "", "Commands:"]
+    described = _description(f"{group.help or ''}\n\n\b\n{examples}", width)
+    lines = ["Usage: agentrun COMMAND …", "", *described, "", "Commands:"]
     commands = [(name, group.get_command(ctx, name)) for name in group.list_commands(ctx)]
     rows = [(name, _first_line(command.help or "")) for name, command in commands if not command.hidden]
     return "\n".join([*lines, *_table(rows, _column(rows), width), "", *epilog.splitlines()])
