@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 
 def main() -> NoReturn:
     words = sys.argv[1:]
+    if "_AGENTRUN_COMPLETE" in os.environ:
+        from agentrun_cli import completing
+
+        completing.main()
+        os._exit(0)
     from agentrun_cli.inside import command as inside
 
     if inside.is_ours(words):

@@ -18,13 +18,11 @@ if TYPE_CHECKING:
 
 JobRef = Annotated[str | None, typer.Argument(metavar="JOB", help="A job file, file.py:function, or a job's name.")]
 KnownJob = Annotated[str, typer.Argument(metavar="JOB", help="A job's name, or its job file.")]
-Rest = Annotated[list[str] | None, typer.Argument(metavar="[-- COMMAND...]", hidden=True)]
+Rest = Annotated[list[str] | None, typer.Argument(metavar="[-- COMMAND…]", hidden=True)]
 
 Items = Annotated[
     list[str] | None,
-    typer.Option(
-        "--items", metavar="WHERE", help="A pattern such as 'docs/*.txt' (quoted), a file, or - (standard input)."
-    ),
+    typer.Option("--items", metavar="WHERE", help="A quoted pattern, 'docs/*.txt'; a file; - for stdin."),
 ]
 Kind = Annotated[str | None, typer.Option("--as", metavar="KIND", help="What --items is: files, jsonl, csv or lines.")]
 Key = Annotated[
@@ -88,7 +86,7 @@ EnvFile = Annotated[
 ]
 NeedsEnv = Annotated[
     list[str] | None,
-    typer.Option("--needs-env", metavar="NAME", help="An environment variable the agent needs; can be repeated."),
+    typer.Option("--needs-env", metavar="NAME", help="A variable that the agent needs; can be repeated."),
 ]
 Carry = Annotated[bool, typer.Option("--carry", help="Pass ctx.carry from item to item (one at a time).")]
 Output = Annotated[
@@ -105,7 +103,7 @@ Plan = Annotated[bool, typer.Option("--plan", help="Show what would be done, and
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over; an unfinished run is filed as abandoned.")]
 Rerun = Annotated[
     str | None,
-    typer.Option("--rerun", metavar="WHICH", help="Run finished items again: those of an old-agent, or all."),
+    typer.Option("--rerun", metavar="WHICH", help="Run finished items again: old-agent, or all."),
 ]
 KeepChanged = Annotated[bool, typer.Option("--keep-changed", help="Keep the results of items that changed.")]
 AllowGone = Annotated[bool, typer.Option("--allow-gone", help="Continue even if many finished items are gone.")]
@@ -116,6 +114,26 @@ ForgetSteps = Annotated[bool, typer.Option("--forget-steps", help="Run remembere
 IfFree = Annotated[bool, typer.Option("--if-free", help="Exit 0 silently if another runner has the job.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing on exit 0, otherwise only the reason.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Items": ("items", "kind", "key", "settings", "only", "exclude", "index", "count"),
+    "Agent": (
+        "prompt", "model", "system", "schema", "base_url", "max_output_tokens", "temperature", "parse", "serve",
+        "agent_version", "env_file", "needs_env", "isolation", "carry", "shell",
+    ),
+    "Limits": (
+        "concurrency", "limit", "budget", "token_budget", "timeout", "retries", "rate", "tokens", "allow_failures",
+        "stop_after_failures", "grace", "max_wait", "crash_limit", "until", "max_time", "pilot", "now", "no_wait",
+    ),
+    "Output": ("output", "overwrite", "name", "state_dir", "empty", "keep_logs"),
+    "When things change": (
+        "fresh", "rerun", "failed", "keep_changed", "allow_gone", "accept_edits", "forget_steps", "max_age", "yes",
+    ),
+    "Display": ("plan", "quiet", "as_json", "plain", "progress_every", "if_free", "detach"),
+}  # fmt: skip
+"""The headings of a long help, each with the parameters below it."""
+OTHER = "Other"
+"""The heading of a flag that stands nowhere in `GROUPS`."""
 
 _WORD = r"('[^']*'|[^\s';]+)"
 _REPAIR = re.compile(f"agentrun repair {_WORD} --state-dir {_WORD}")
@@ -292,10 +310,10 @@ def _check_rest(given: Given, command: Sequence[str] | None) -> None:
 
 def how_to_resume(name: str, agent: str | None) -> str:
     """The command that continues a run; `name` names the job in a command, `agent` is the reference of its agent."""
-    from agentrun.agents.loading import is_held_by_script
+    from agentrun.agents.loading import RUN_IT_AGAIN, is_held_by_script
 
     if agent and is_held_by_script(agent):
-        return "run the script or notebook that started it again"
+        return RUN_IT_AGAIN
     return f"agentrun resume {name}"
 
 

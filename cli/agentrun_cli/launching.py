@@ -75,7 +75,8 @@ def launch(asked: Asked, options: Options) -> int:
     job, store = opened.job, store_of(opened)
     try:
         if options.resume and (nothing := _nothing_to_resume(job, store)) is not None:
-            return _end(nothing, job, store, asked, 0.0, is_resume=True)
+            _refuse_what_needs_a_run(job, options)
+            return _end_without_run(nothing, job, store, asked)
         ready = make_ready(opened)
         if given.get("plan"):
             show_plan(ready, store, options, as_json=given.get("as_json"))
@@ -104,6 +105,33 @@ def _nothing_to_resume(job: Job, store: Store) -> Summary | None:
             return nothing_to_resume(job, reader)
     except CheckpointError:
         return None  # the launch reports it
+
+
+def _refuse_what_needs_a_run(job: Job, options: Options) -> None:
+    from agentrun.errors import UsageError
+
+    given = "--failed" if options.failed else "--limit" if options.limit is not None else ""
+    if given:
+        raise UsageError(f"{given} needs an unfinished run, and there is none; use: agentrun start {job.name}")
+
+
+def _end_without_run(summary: Summary, job: Job, store: Store, asked: Asked) -> int:
+    """Say when the last run ended, and what is new or changed since."""
+    from agentrun.errors import AgentrunError
+    from agentrun.views.since import changes_since
+    from agentrun_cli.drawing.closing import resume_lines
+
+    since, problem = None, ""
+    try:
+        since = changes_since(store, job)
+    except AgentrunError as error:
+        problem = error.message
+    if not asked.given.get("quiet"):
+        for line in resume_lines(summary, job.name, how_to_name(job.name, store.folder, asked), since, problem):
+            console.say(line)
+    if asked.given.get("as_json"):
+        console.put_json(summary.as_json() | {"since": since.as_json() if since is not None else None})
+    return 0
 
 
 def _run(ready: Ready, store: Store, asked: Asked, options: Options) -> int:
@@ -164,9 +192,11 @@ def _has_items(store: Store) -> bool:
 def _end(summary: Summary, job: Job, store: Store, asked: Asked, seconds: float, *, is_resume: bool) -> int:
     from agentrun_cli.drawing.closing import closing_lines, nothing_lines
 
+    if summary.nothing_to_do and is_resume:
+        return _end_without_run(summary, job, store, asked)
     name = how_to_name(job.name, store.folder, asked)
     lines = closing_lines(summary, job.name, name, seconds)
-    if summary.nothing_to_do and not is_resume:
+    if summary.nothing_to_do:
         lines = nothing_lines(summary, job.name, name)
     if summary.exit_code or not asked.given.get("quiet"):
         for line in lines:

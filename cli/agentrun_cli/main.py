@@ -14,6 +14,7 @@ import typer
 
 from agentrun.errors import AgentrunError, TrustError
 from agentrun_cli import terminal as console
+from agentrun_cli.commands import COMMANDS, INSIDE
 from agentrun_cli.flags import shorten_hints
 from agentrun_cli.inside import command as inside
 from agentrun_cli.loop import leave
@@ -21,8 +22,11 @@ from agentrun_cli.parsing import Command, Group
 
 OUR_BUG, BROKEN_PIPE, INTERRUPTED = 70, 141, 130
 TAKE_A_COMMAND = ("start", "try")
-EXITS = """\b
-Exit codes, where several apply the first of 74, 65, signals, 75, 4, 1, 3:
+EXAMPLES = """agentrun start triage/job.toml      run a job, or resume it
+agentrun status                     what is going on, and what stopped
+agentrun start --help               a command's options, with examples
+eval "$(agentrun completion bash)"  complete commands, jobs, items with Tab"""
+EXITS = """Exit codes, where several apply the first of 74, 65, signals, 75, 4, 1, 3:
     0  clean completion, or nothing to do
     1  ran to the end, but more items failed than allowed; can be resumed
     2  the command line or the job is wrong; nothing was run
@@ -36,11 +40,12 @@ Exit codes, where several apply the first of 74, 65, signals, 75, 4, 1, 3:
   129, 130, 143  stopped by a signal; checkpointed, can be resumed
 """
 
-COMMANDS = (
-    "start", "resume", "try", "status", "stop", "items", "show", "log", "failures", "results", "runs",
-    "diff", "review", "answer", "redo", "edit", "skip", "repair", "clear", "init",
-)  # fmt: skip
-INSIDE = ("step", "ask", "usage")
+MEANT = {
+    "run": "start", "begin": "start", "continue": "resume", "retry": "resume", "test": "try", "ps": "status",
+    "list": "status", "ls": "status", "kill": "stop", "cancel": "stop", "logs": "log", "errors": "failures",
+    "approve": "review", "rerun": "redo", "rm": "clear", "delete": "clear", "new": "init",
+}  # fmt: skip
+"""What people type who know other programs, and the command they mean."""
 
 
 def build_app(words: Sequence[str] = ()) -> typer.Typer:
@@ -52,8 +57,7 @@ def build_app(words: Sequence[str] = ()) -> typer.Typer:
         pretty_exceptions_enable=False,
         # Importing rich for help takes longer than most commands take to run.
         rich_markup_mode=None,
-        epilog=EXITS,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(agentrun)
     only = words[0] if words and words[0] in COMMANDS else None
@@ -64,7 +68,7 @@ def build_app(words: Sequence[str] = ()) -> typer.Typer:
     for name in INSIDE if only is None else ():
         # Only for --help: `_main` handles these before typer sees them.
         module = import_module(f"agentrun_cli.inside.{name}")
-        app.command(name, help=module.HELP, options_metavar=module.USAGE)(lambda: None)
+        app.command(name, cls=Command, help=module.HELP, options_metavar=module.USAGE)(lambda: None)
     return app
 
 
@@ -110,6 +114,9 @@ def _is_flushed(stream: TextIO | None) -> bool:
 def _main(arguments: list[str]) -> int:
     if inside.is_ours(arguments):
         return inside.run(arguments[0], arguments[1:])
+    if arguments and (meant := MEANT.get(arguments[0])):
+        console.say(f"agentrun: no such command '{arguments[0]}'; did you mean {meant}? See: agentrun {meant} --help")
+        return 2
     again = shlex.join(["agentrun", *arguments])
     command: list[str] | None = None
     if arguments[:1] and arguments[0] in TAKE_A_COMMAND and "--" in arguments:

@@ -1,4 +1,4 @@
-"""Parse text and whole numbers without pydantic.
+"""The parser's commands: with our own help, and without pydantic for text and whole numbers.
 
 typer validates every value with pydantic, even plain text and values that were not given. Importing pydantic takes as
 long as everything else that most commands do, so only values that may be wrong are left to it.
@@ -17,10 +17,21 @@ class Command(TyperCommand):
     def get_params(self, ctx: Any) -> Any:
         return _spare(super().get_params(ctx))
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from agentrun_cli.manual import command_page
+
+        formatter.write(command_page(self, ctx))
+
 
 class Group(TyperGroup):
     def get_params(self, ctx: Any) -> Any:
         return _spare(super().get_params(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from agentrun_cli.main import EXAMPLES, EXITS
+        from agentrun_cli.manual import overview_page
+
+        formatter.write(overview_page(self, ctx, EXAMPLES, EXITS))
 
 
 def _spare(parameters: list[Any]) -> list[Any]:

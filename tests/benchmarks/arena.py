@@ -146,6 +146,7 @@ class Arena:
             "BENCH_SOURCE": str(self.items(total, fail_percent)),
             "BENCH_TOTAL": str(total),
             "BENCH_MARKS": str(marks),
+            "XDG_STATE_HOME": str(self.folder),
             **({} if die_at is None else {"BENCH_DIE_AT": str(die_at)}),
             **(environ or {}),
         }

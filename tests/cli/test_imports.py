@@ -38,7 +38,7 @@ def test_the_library_imports_little() -> None:
     assert [name for name in MODELS if name in loaded] == []
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["status"], ["start", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["status"], ["status", "--all"], ["start", "--help"]])
 def test_little_is_imported(tmp_path: Path, arguments: list[str]) -> None:
     code = (
         "import sys; sys.argv[0] = 'agentrun'\n"
@@ -56,6 +56,28 @@ def test_little_is_imported(tmp_path: Path, arguments: list[str]) -> None:
     )
     loaded = set(ended.stderr.split())
     assert ended.returncode == 0 and "agentrun_cli.main" in loaded
+    assert [name for name in (*HEAVY, *MODELS, *LOOP) if name in loaded] == []
+
+
+@pytest.mark.parametrize("words", [["drafts"], ["drafts", "--check"], ["drafts", "--json"]])
+def test_the_status_of_a_job_does_not_load_the_loop(made: Made, words: list[str]) -> None:
+    made.commit(made.entry("ada"), made.entry("bea"), finish=True)
+    code = (
+        "import sys; sys.argv[0] = 'agentrun'\n"
+        "from agentrun_cli.main import main\n"
+        "try: main()\n"
+        "finally: print('\\n'.join(sys.modules), file=sys.__stderr__)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, "status", *words],
+        cwd=made.base,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    loaded = set(ended.stderr.split())
+    assert ended.returncode == 0 and "agentrun.views.jobs" in loaded, ended.stderr
     assert [name for name in (*HEAVY, *MODELS, *LOOP) if name in loaded] == []
 
 

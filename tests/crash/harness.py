@@ -382,6 +382,8 @@ def again_and_again(one: Callable[[random.Random], int]) -> Long:
 
 
 def main() -> int:
+    # Nothing is registered for `status --all`.
+    os.environ.setdefault("XDG_STATE_HOME", os.devnull)
     parser = argparse.ArgumentParser(
         prog="crash.harness", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

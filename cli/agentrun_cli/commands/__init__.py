@@ -1,0 +1,8 @@
+"""The commands, a file each: their names, in the order of the help."""
+
+COMMANDS = (
+    "start", "resume", "try", "status", "stop", "items", "show", "log", "failures", "results", "runs",
+    "diff", "review", "answer", "redo", "edit", "skip", "repair", "clear", "init", "completion",
+)  # fmt: skip
+INSIDE = ("step", "ask", "usage")
+"""For use inside a program that is an agent."""

@@ -38,7 +38,6 @@ def answer(
     agentrun answer drafts letters/ada.txt --no --text 'too long'
     agentrun answer drafts letters/ada.txt --json '{"draft": "Dear Ada"}'
     agentrun answer drafts --all --yes --resume
-    agentrun answer drafts --file answers.csv
     """
     from agentrun.people import desk
     from agentrun_cli.asking.answers_file import read_answers

@@ -14,7 +14,12 @@ def clear(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Remove a job's state and history; written results stay."""
+    """Remove a job's state and history; written results stay.
+
+    \b
+    agentrun clear triage
+    agentrun clear triage --yes
+    """
     from agentrun.outputs.claim import drop_claims
     from agentrun.views.finding import locate
     from agentrun.views.jobs import view_job

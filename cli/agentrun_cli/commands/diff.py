@@ -25,8 +25,8 @@ def diff(
     Results are added, changed or gone. --json: one line per result that differs.
 
     \b
-    Example: agentrun diff triage
-             agentrun diff triage 3
+    agentrun diff triage
+    agentrun diff triage 3
     """
     from collections import Counter
 

@@ -11,7 +11,12 @@ if TYPE_CHECKING:
 
 
 def failures(job: flags.KnownJob, as_json: flags.AsJson = False, state_dir: flags.StateDir = None) -> None:
-    """Show the failed items by cause. --json: one line per item."""
+    """Show the failed items by cause.
+
+    \b
+    agentrun failures triage
+    agentrun failures triage --json     one line for each item
+    """
     from agentrun.people.selecting import words_for
     from agentrun.views.causes import group_failures
     from agentrun_cli.asking.choosing import open_items, open_known

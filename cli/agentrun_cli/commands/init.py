@@ -54,7 +54,12 @@ FILES = {
 def init(
     folder: Annotated[str, typer.Argument(metavar="[FOLDER]", help="Where to write it; created if missing.")] = ".",
 ) -> None:
-    """Write a job file and a small agent to start from."""
+    """Write a job file and a small agent to start from.
+
+    \b
+    agentrun init
+    agentrun init triage
+    """
     from agentrun.errors import DiskError, UsageError
     from agentrun_cli.terminal import clean, say, shown_path
 

@@ -48,9 +48,12 @@ _SORTS: dict[str, Callable[[ItemView], Any]] = {
 def items(
     job: flags.KnownJob,
     state: Annotated[
-        list[State] | None, typer.Option("--state", help="Only items in this state; can be repeated.")
+        list[State] | None,
+        typer.Option("--state", metavar="STATE", help="done, failed, skipped, waiting, running, pending; repeatable."),
     ] = None,
-    sort: Annotated[Order, typer.Option("--sort", help="Longest, most, oldest or most expensive first.")] = Order.index,
+    sort: Annotated[
+        Order, typer.Option("--sort", metavar="BY", help="index, key; longest duration, most attempts, cost or age.")
+    ] = Order.index,
     reverse: Annotated[bool, typer.Option("--reverse", help="Reverse the order.")] = False,
     agent_version: Annotated[
         str | None, typer.Option("--agent-version", metavar="V", help="Only results of this version of the agent.")
@@ -59,7 +62,13 @@ def items(
     as_json: flags.AsJson = False,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """List the items of a job: state, attempts, duration, age, cost, key."""
+    """List the items of a job, with state, duration, cost and cause.
+
+    \b
+    agentrun items triage
+    agentrun items triage --state failed --state waiting
+    agentrun items triage --sort cost --limit 10 --json
+    """
     from agentrun_cli.asking.choosing import open_items, open_known
     from agentrun_cli.drawing.table import item_table
     from agentrun_cli.terminal import say

@@ -26,7 +26,11 @@ def log(
     ] = None,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Show the launches and stops of a job; with ITEM, what its attempts printed.
+    """Show a job's launches and stops, or what an item printed.
+
+    \b
+    agentrun log triage
+    agentrun log triage documents/0007.txt -n 20
 
     Inside a program that is an agent, `agentrun log WORDS…` writes a line to its item's log instead.
     """

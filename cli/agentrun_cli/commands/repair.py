@@ -24,8 +24,11 @@ def repair(
     """Show what is whole of a damaged state, and continue from there.
 
     \b
-    Exit 0: repaired, or nothing is wrong.  65: damaged, and not repaired (not confirmed, or no
-    whole record is left, or a newer version wrote it).  75: a runner has the job.
+    agentrun repair triage
+    agentrun repair triage --yes
+
+    Exit 0: repaired, or nothing is wrong. 65: damaged, and not repaired (not confirmed, or no whole record is left, or
+    a newer version wrote it). 75: a runner has the job.
     """
     from agentrun.people.repairing import repairing
     from agentrun_cli.asking.choosing import open_known

@@ -26,12 +26,12 @@ def results(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="With -o: replace what is there.")] = False,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Print the results so far, as JSON lines in item order; or write them to a file or folder.
+    """Print the results so far, as JSON lines in item order; or write them.
 
     \b
-    Example: agentrun results triage | jq .output
-             agentrun results triage -o triage.csv
-             agentrun results triage --run 3 -o 'out/{key}.md'
+    agentrun results triage | jq .output
+    agentrun results triage -o triage.csv
+    agentrun results triage --run 3 -o 'out/{key}.md'
     """
     from agentrun.errors import UsageError
     from agentrun.views.exporting import export_results

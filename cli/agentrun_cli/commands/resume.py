@@ -49,7 +49,12 @@ def resume(
 ) -> None:
     """Resume an unfinished run.
 
-    If there is none, say when the last run finished.
+    If there is none, say when the last run finished and what is new since.
+
+    \b
+    agentrun resume triage
+    agentrun resume triage --plan
+    agentrun resume triage --budget 6 -j 4
     """
     from agentrun_cli.launching import launch, options_of
 

@@ -26,7 +26,10 @@ def review(
 ) -> None:
     """Answer the questions of waiting items, one by one.
 
-    --list --json: one line per question.
+    \b
+    agentrun review drafts
+    agentrun review drafts --resume
+    agentrun review drafts --list --json     one line for each question
     """
     from agentrun_cli.asking.choosing import open_items, open_known
     from agentrun_cli.asking.reviewing import Review

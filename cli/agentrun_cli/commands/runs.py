@@ -11,8 +11,8 @@ def runs(job: flags.KnownJob, as_json: flags.AsJson = False, state_dir: flags.St
     Of the last 3 runs, and of the newest finished one, the results are kept; of up to 20 the summary.
 
     \b
-    Example: agentrun runs triage
-             agentrun results triage --run 3
+    agentrun runs triage
+    agentrun results triage --run 3
     """
     from agentrun.views.runs import list_runs
     from agentrun_cli.asking.choosing import open_known

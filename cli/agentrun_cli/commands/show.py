@@ -16,7 +16,12 @@ def show(
     as_json: flags.AsJson = False,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Show one item: input, attempts, question, steps, traceback, output, cost, the end of its log."""
+    """Show one item: its input, attempts, steps, output and log.
+
+    \b
+    agentrun show triage documents/0007.txt
+    agentrun show triage --index 7 --json
+    """
     from agentrun.people.selecting import select_one, words_for
     from agentrun.views.details import read_details
     from agentrun_cli.asking.choosing import open_items, open_known, select

@@ -62,7 +62,7 @@ def start(
     agentrun start triage/job.toml
     agentrun start summarise.py:summarise --items 'docs/*.txt' -j 8 -o out.jsonl
     agentrun start --name fetch --items urls.txt --as lines -- ./fetch.sh {}
-    agentrun start --prompt @summarise.md --model openai:gpt-5-mini --items 'docs/*.md'
+    agentrun start --prompt @ask.md --model openai:gpt-5-mini --items 'docs/*.md'
     """
     from agentrun_cli.launching import launch, options_of
 

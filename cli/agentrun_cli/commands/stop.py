@@ -20,7 +20,12 @@ def stop(
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the runner has exited.")] = True,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Stop the runner of a job; finished work is kept."""
+    """Stop the runner of a job; finished work is kept.
+
+    \b
+    agentrun stop triage
+    agentrun stop triage --now
+    """
     from agentrun.views.finding import locate
     from agentrun_cli.terminal import HERE, say
 

@@ -24,7 +24,7 @@ _ENDINGS = ("builtins.KeyboardInterrupt", "bdb.BdbQuit")  # Ctrl-C, and `q` in t
 def try_items(
     ctx: typer.Context,
     job: flags.JobRef = None,
-    wanted: Annotated[list[str] | None, typer.Argument(metavar="[ITEM]...", help="Keys, or paths of items.")] = None,
+    wanted: Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="Keys, or paths of items.")] = None,
     index: Annotated[list[int] | None, typer.Option("--index", metavar="N", help="The item at this index.")] = None,
     count: Annotated[int, typer.Option("-n", metavar="N", min=1, help="How many, starting with the first.")] = HOW_MANY,
     items: flags.Items = None,
@@ -47,6 +47,11 @@ def try_items(
     state_dir: flags.StateDir = None,
 ) -> None:
     """Run a few items in the foreground, without state.
+
+    \b
+    agentrun try triage/job.toml
+    agentrun try summarise.py:summarise --items 'docs/*.txt' -n 1
+    agentrun try triage documents/0007.txt
 
     One at a time, one attempt each, without a timeout; breakpoint() works. Outputs go to standard output.
     """

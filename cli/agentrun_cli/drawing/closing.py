@@ -11,6 +11,7 @@ from agentrun_cli.terminal import clean, coloured
 if TYPE_CHECKING:
     from agentrun.money.budget import Totals
     from agentrun.views.jobs import OpenQuestion, Summary
+    from agentrun.views.since import Changes
 
 
 def nothing_lines(summary: Summary, job: str, name: str) -> Iterator[str]:
@@ -26,18 +27,35 @@ def nothing_lines(summary: Summary, job: str, name: str) -> Iterator[str]:
     yield f"  to run everything again: agentrun start {name} --fresh"
 
 
+def resume_lines(summary: Summary, job: str, name: str, since: Changes | None, problem: str) -> Iterator[str]:
+    """For a resume without an unfinished run: when the last one ended, and what a start would run now."""
+    from agentrun_cli.drawing.plan import last_run
+
+    where = f" → {console.shown_path(summary.output.path)}" if summary.output is not None else ""
+    yield f"{job}: nothing to resume; the last run {last_run(summary)}{where}"
+    if since is not None:
+        yield f"  since then:   {since_words(since)}"
+        if since.to_run or since.gone:
+            yield f"  to run them:  agentrun start {name}"
+    elif problem:
+        yield f"  its items cannot be compared: {clean(problem, limit=1000)}"
+
+
+def since_words(since: Changes) -> str:
+    """How the items differ from those of the last finished run."""
+    parts = [f"{count:,} {name}" for name in ("new", "changed", "gone", "failed") if (count := getattr(since, name))]
+    parts += [f"{since.other:,} to run again (too old, other params, or files missing)"] if since.other else []
+    return ", ".join(parts) or "nothing is new or changed"
+
+
 def closing_lines(summary: Summary, job: str, name: str, seconds: float) -> Iterator[str]:
     """How it ended, and the commands for what comes next; `name` names the job in them."""
     from agentrun.money.usage import format_cost
     from agentrun.values.units import format_duration
-    from agentrun_cli.drawing.plan import last_run
 
     counts, total, code = summary.counts, summary.total, summary.exit_code
     where = f" → {console.shown_path(summary.output.path)}" if summary.output is not None else ""
     others = "".join(f", {counts[kind]:,} {kind}" for kind in ("failed", "skipped", "waiting") if counts.get(kind))
-    if summary.nothing_to_do:
-        yield f"{job}: nothing to resume; the last run {last_run(summary)}{where}"
-        return
     done = f"{counts.get('done', 0):,} of {total:,}"
     took = f" in {format_duration(seconds)}"
     if code == 0:

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from agentrun_cli import flags
 from agentrun_cli.drawing.table import JOB_COLOURS
-from agentrun_cli.terminal import ago, clean, coloured, shown_path
+from agentrun_cli.terminal import ago, clean, coloured, counted, is_terminal, shown_path
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from agentrun.views.finding import KnownJob
-    from agentrun.views.jobs import JobView
+    from agentrun.views.jobs import JobView, Stopped
+    from agentrun.views.since import Changes
 
 
 _RANGES_SHOWN = 12
+_IN_FLIGHT_SHOWN, _IN_FLIGHT_WATCHED = 4, 8
+_WIDEST_BAR = 78
 
 
-def job_lines(view: JobView, known: KnownJob, *, output: Path | str | None, state_dir: str | None) -> Iterator[str]:
-    """How the job is doing, and the command that continues it. `output`: where its results are or will be."""
+def job_lines(
+    view: JobView,
+    known: KnownJob,
+    *,
+    output: Path | str | None,
+    state_dir: str | None,
+    since: Changes | None = None,
+    is_watched: bool = False,
+) -> Iterator[str]:
+    """How the job is doing, why it is not running, and the command that continues it.
+
+    `output`: where its results are or will be. `since`: what changed after a finished run.
+    """
     state = coloured(view.status, JOB_COLOURS.get(view.status), sys.__stdout__)
     if view.status == "damaged":
         yield f"{clean(view.job)}: {state}"
@@ -31,13 +46,25 @@ def job_lines(view: JobView, known: KnownJob, *, output: Path | str | None, stat
         yield f"{clean(view.job)}: has not run yet"
         return
     yield f"{clean(view.job)}: {state}, {_counts(view)}"
-    for name, text in _rows(view, output):
-        yield f"  {name:<11} {text}"
+    if is_watched and view.status == "running" and is_terminal(sys.__stdout__):
+        yield _bar(view)
+    name = flags.how_to_name(known.name, view.folder, flags.Asked(None, state_dir=state_dir))
+    most = _IN_FLIGHT_WATCHED if is_watched else _IN_FLIGHT_SHOWN
+    for label, text in (*_standing(view, most), *_facts(view, output), *_news(view, since)):
+        yield f"  {label:<11} {text}".rstrip()
+    yield from _commands(view, name, since)
+
+
+def _commands(view: JobView, name: str, since: Changes | None) -> Iterator[str]:
     if view.status in ("interrupted", "failed", "waiting"):
-        name = flags.how_to_name(known.name, view.folder, flags.Asked(None, state_dir=state_dir))
         if view.counts.get("waiting"):
             yield f"  answer:     agentrun review {name}"
-        yield f"  to resume:  {flags.how_to_resume(name, view.reference)}"
+        needed = f" {view.stopped.flags}" if view.stopped is not None and view.stopped.flags else ""
+        yield f"  to resume:  {flags.how_to_resume(name, view.reference)}{needed}"
+    elif view.status == "finished" and view.posted:
+        yield f"  to apply:   agentrun resume {name}"
+    if since is not None and (since.to_run or since.gone):
+        yield f"  to run:     agentrun start {name}"
 
 
 def _counts(view: JobView) -> str:
@@ -50,7 +77,66 @@ def _counts(view: JobView) -> str:
     return ", ".join(words)
 
 
-def _rows(view: JobView, output: Path | str | None) -> Iterator[tuple[str, str]]:
+def _bar(view: JobView) -> str:
+    """How far it is, over the width of the terminal."""
+    from agentrun.values.units import format_duration
+
+    settled = view.total - view.counts.get("pending", 0) - view.counts.get("waiting", 0)
+    share = settled / view.total if view.total else 1.0
+    left = f"  {format_duration(round(view.pace.left_seconds))} left" if view.pace is not None else ""
+    end = f"  {share:4.0%}{left}"
+    width = max(min(shutil.get_terminal_size().columns, _WIDEST_BAR) - len(end), 4)
+    encoding = (sys.__stdout__.encoding if sys.__stdout__ is not None else "") or ""
+    full, empty = "━─" if encoding.lower().startswith("utf") else "#-"
+    return full * round(width * share) + empty * (width - round(width * share)) + end
+
+
+def _standing(view: JobView, most: int) -> Iterator[tuple[str, str]]:
+    """Why it is not running, or what it is doing."""
+    if view.why:
+        yield from _stop(view, view.stopped)
+    if view.pace is not None:
+        yield "pace", _pace(view)
+    if view.running:
+        from agentrun.values.clock import age_seconds
+        from agentrun.values.units import format_duration
+
+        oldest = sorted(view.running, key=lambda one: one.since or "~")
+        for number, item in enumerate(oldest[:most]):
+            age = format_duration(round(age_seconds(item.since))) if item.since else "-"
+            yield "in flight" if not number else "", f"{age:>6}  {clean(item.key, limit=60)}"
+        if len(oldest) > most:
+            yield "", f"        and {len(oldest) - most:,} more"
+
+
+def _stop(view: JobView, stopped: Stopped | None) -> Iterator[tuple[str, str]]:
+    from agentrun.values.clock import age_seconds, local_clock, seconds_until
+    from agentrun.values.units import format_duration
+
+    why = clean(view.why, limit=400).removeprefix("stopped by ")
+    if stopped is None:
+        yield "stopped", f"{why}; last checkpoint {ago(view.age_seconds)} ({local_clock(view.updated_at)})"
+        return
+    yield "stopped", f"{why}, {ago(age_seconds(stopped.at))} ({local_clock(stopped.at)})"
+    if stopped.resume_at:
+        left = seconds_until(stopped.resume_at)
+        until = f"until {local_clock(stopped.resume_at)}, {format_duration(round(left))} from now"
+        yield "wait", until if left else f"until {local_clock(stopped.resume_at)}, which has passed"
+    elif stopped.hint:
+        yield "", clean(stopped.hint, limit=300)
+
+
+def _pace(view: JobView) -> str:
+    from agentrun.values.clock import local_clock, now_seconds, time_text
+    from agentrun.values.units import format_duration
+
+    assert view.pace is not None
+    rate, left = view.pace.per_second, view.pace.left_seconds
+    shown = f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min" if rate * 60 >= 1 else f"{rate * 3600:.1f}/h"
+    return f"{shown}, {format_duration(round(left))} left (until {local_clock(time_text(now_seconds() + left))})"
+
+
+def _facts(view: JobView, output: Path | str | None) -> Iterator[tuple[str, str]]:
     ended = view.status == "finished"
     if not ended:
         settled = f"every item up to index {view.last_completed} is settled"
@@ -59,9 +145,6 @@ def _rows(view: JobView, output: Path | str | None) -> Iterator[tuple[str, str]]
         yield "failed", _ranges(view.failed)
     if view.waiting:
         yield "waiting", _ranges(view.waiting)
-    if view.running:
-        more = f" and {len(view.running) - 4} more" if len(view.running) > 4 else ""
-        yield "running", ", ".join(clean(item.key, limit=60) for item in view.running[:4]) + more
     if view.holder is not None:
         yield "runner", clean(view.holder.describe())
     yield "run", f"{view.run_id}, {view.launches} {'launch' if view.launches == 1 else 'launches'}"
@@ -75,6 +158,25 @@ def _rows(view: JobView, output: Path | str | None) -> Iterator[tuple[str, str]]
         yield "output", shown_path(output)
     if view.folder is not None:
         yield "state", shown_path(view.folder)
+
+
+def _news(view: JobView, since: Changes | None) -> Iterator[tuple[str, str]]:
+    """What people posted, and what changed since a finished run."""
+    posted = {kind: count for kind, count in view.posted.items() if kind != "unreadable"}
+    if posted:
+        words = ", ".join(counted(count, kind) for kind, count in posted.items())
+        verb = "waits" if sum(posted.values()) == 1 else "wait"
+        if view.status == "running":
+            later = "; a redo waits for the next start" if "redo" in posted else ""
+            yield "posted", f"{words}, not applied yet{later}"
+        else:
+            yield "posted", f"{words} {verb} for the next start"
+    if count := view.posted.get("unreadable"):
+        yield "inbox", f"{counted(count, 'file')} that cannot be read as a message"
+    if since is not None:
+        from agentrun_cli.drawing.closing import since_words
+
+        yield "since then", since_words(since)
 
 
 def _cost(view: JobView) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator
@@ -20,28 +21,30 @@ JOB_COLOURS: dict[str, Colour] = {
     "waiting": "yellow",
     "failed": "red",
     "damaged": "red",
+    "untrusted": "red",
     "finished": "green",
 }
 ITEM_COLOURS: dict[str, Colour] = {"done": "green", "failed": "red", "waiting": "yellow", "running": "blue"}
 
 
-def job_table(views: list[JobView]) -> Iterator[str]:
-    """A line for each job, below a heading; columns are as wide as what is in them."""
+def job_table(views: list[JobView], *, has_place: bool = False) -> Iterator[str]:
+    """A line for each job, below a heading; columns are as wide as what is in them. `has_place`: with its folder."""
     from agentrun.money.usage import format_cost
 
     has_cost = any(view.cost for view in views)
     waits = any(view.counts.get("waiting") for view in views)
     more = [*(["WAITING"] if waits else []), *(["COST"] if has_cost else [])]
-    head = ["JOB", "STATE", "DONE", "FAILED", *more, "LAST CHECKPOINT"]
+    head = ["JOB", "STATE", "DONE", "FAILED", *more, "LAST CHECKPOINT", *(["FOLDER"] if has_place else [])]
     rows = [head]
     for view in views:
-        known = view.status not in ("new", "damaged")
-        cells = [clean(view.job, limit=40), view.status]
+        known = view.status not in ("new", "damaged", "untrusted")
+        cells = [clean(view.job, limit=40) or "-", view.status]
         cells += [f"{view.counts.get('done', 0):,}/{view.total:,}" if known else "-"]
         cells += [f"{view.counts.get('failed', 0):,}" if known else "-"]
         cells += [f"{view.counts.get('waiting', 0):,}" if known else "-"] if waits else []
         cells += [format_cost(view.cost) if view.cost else "-"] if has_cost else []
-        rows.append([*cells, ago(view.age_seconds) if known else "-"])
+        cells.append(ago(view.age_seconds) if known else "-")
+        rows.append([*cells, *([_place(view)] if has_place else [])])
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     for number, row in enumerate(rows):
         padded = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)]
@@ -50,6 +53,16 @@ def job_table(views: list[JobView]) -> Iterator[str]:
             yield "  ".join(padded).rstrip()
         else:
             yield coloured("  ".join(padded).rstrip(), "dim", sys.__stdout__)
+
+
+def _place(view: JobView) -> str:
+    """The folder that the job is started from; for another state folder than `.agentrun`, that one itself."""
+    if view.folder is None:
+        return "-"
+    root = view.folder.parent if view.job else view.folder
+    home = os.path.expanduser("~")
+    place = str(root.parent if root.name == ".agentrun" else root)
+    return clean("~" + place[len(home) :] if place == home or place.startswith(home.rstrip("/") + "/") else place)
 
 
 def item_table(items: Iterable[ItemView], *, total: int, columns: Collection[str]) -> Iterator[str]:

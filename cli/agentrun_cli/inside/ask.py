@@ -11,6 +11,9 @@ from agentrun_cli.inside.command import WRONG, Left, as_text, connect, new_parse
 USAGE = "QUESTION [--detail NAME=VALUE]… [--details JSON|@FILE]"
 HELP = """In a program: ask a person, and print the answer as JSON.
 
+\b
+answer=$(agentrun ask "Send this draft?" --detail draft="$draft") || exit 77
+
 The exit code is 0 for yes and 1 for no. Until there is an answer the item is parked: the program is ended and the
 other items continue; when somebody has answered, the item is run again.
 

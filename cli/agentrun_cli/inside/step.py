@@ -13,6 +13,9 @@ from agentrun_cli.inside.command import FOR_GOOD, WRONG, Left, as_text, connect,
 USAGE = "NAME -- COMMAND…"
 HELP = """In a program: remember what a command prints.
 
+\b
+notes=$(agentrun step search -- curl -s "$url")
+
 If this item finished the step NAME before a crash, a retry or a pause, the output of that time is printed and COMMAND
 is not run. Otherwise COMMAND is run; if it exits with 0, its output is printed once it is on disk. If not, nothing is
 remembered, and the exit code is COMMAND's.

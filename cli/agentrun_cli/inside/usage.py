@@ -10,6 +10,10 @@ from agentrun_cli.inside.command import WRONG, Left, connect, new_parser, read_f
 USAGE = "[--model M] [--input-tokens N] [--output-tokens N] [--cost X] [--response FILE|-] …"
 HELP = """In a program: report what a model call used.
 
+\b
+curl -s "$url" | tee answer.json | agentrun usage --response -
+agentrun usage --model gpt-5-mini --input-tokens 812 --output-tokens 90
+
 It counts for the item and for the budget. Give what you know; without --cost, the model's price is looked up.
 --cost 0 means that it was free.
 
@@ -22,7 +26,7 @@ It counts for the item and for the budget. Give what you know; without --cost, t
   --cache-write-tokens N
   --requests N             how many calls this was; 1 by default
   --cost X                 in US dollars
-  --response FILE|-        the provider's response as JSON; the rest is read from it
+  --response FILE|-        the provider's response as JSON, which has the rest
 """
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "requests")
 

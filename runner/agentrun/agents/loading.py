@@ -84,6 +84,10 @@ def load(reference: str, base: Path, *, as_main: bool = False) -> Any:
     return _find(module, name, source)
 
 
+RUN_IT_AGAIN = "run the script or notebook that started it again"
+"""How to continue a run whose agent only that knows."""
+
+
 def is_held_by_script(reference: str) -> bool:
     """Whether a script or notebook passed the function itself, so that nobody else can find it by this name."""
     source, _, name = reference.rpartition(":")

@@ -32,6 +32,8 @@ class Running(Struct, omit_defaults=True, kw_only=True):
     index: Count
     key: str
     slot: int | None = None
+    since: str = ""
+    """When it was taken from the source; it started as soon as the checkpoint with this time was on disk."""
     reserved: float = 0.0
     reserved_tokens: float = 0.0
     used: Usage | None = None
@@ -90,6 +92,22 @@ class RunContext(Struct, omit_defaults=True, kw_only=True):
     carry: Any = None
 
 
+class Stopped(Struct, omit_defaults=True, kw_only=True):
+    """How the last launch ended, if it wrote its last checkpoint: a launch that was killed leaves none."""
+
+    at: str
+    reason: str
+    exit_code: Count
+    hint: str = ""
+    """What to do about the reason."""
+    resume_at: str = ""
+    """When the reason is expected to have passed; empty if that is not known."""
+    flags: str = ""
+    """The flags that the command to continue needs."""
+    next: str = ""
+    """The command to continue with, as it works beside the state folder."""
+
+
 class Checkpoint(Struct, kw_only=True):
     """The position, the recent outputs, the run's context. `outputs` holds encoded records."""
 
@@ -107,6 +125,8 @@ class Checkpoint(Struct, kw_only=True):
     journal: Journal = msgspec.field(default_factory=lambda: Journal("", 0))
     context: RunContext
     usage: Totals = msgspec.field(default_factory=Totals)
+    stopped: Stopped | None = None
+    """None while a launch works, and after one that was killed."""
     started_at: str = ""
     updated_at: str = ""
 
@@ -117,6 +137,8 @@ class Checkpoint(Struct, kw_only=True):
 
 
 _NAMES = tuple(field.name for field in msgspec.structs.fields(Checkpoint))
+_LATER_NAMES = frozenset({"stopped"})
+"""Fields that older versions did not write."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Checkpoint).decode
 
@@ -174,7 +196,7 @@ def _parse(text: bytes, where: str, what_to_do: str) -> dict[str, Any]:
 
 
 def _build(text: bytes, values: Mapping[str, Any], *, is_intact: bool) -> Checkpoint:
-    missing = [name for name in ("version", *_NAMES) if name not in values]
+    missing = [name for name in ("version", *_NAMES) if name not in values and name not in _LATER_NAMES]
     if missing:
         raise ValueError(f"has no {missing[0]}")
     if values["version"] != VERSION or isinstance(values["version"], bool):

@@ -154,12 +154,14 @@ class Checkpointing:
     def _on_disk(self, units: Sequence[Unit], refs: Sequence[int]) -> None:
         """Before those who wait are told."""
         checkpoint = self._run.checkpoint
+        counts = checkpoint.counts
         self._store.note(
             HistoryEvent(
                 at=checkpoint.updated_at,
                 event="checkpoint",
                 seq=checkpoint.seq,
                 last_completed=checkpoint.last_completed,
+                settled=checkpoint.total - counts.get("pending", 0) - counts.get("waiting", 0),
             )
         )
         self._run.landed(units, refs)

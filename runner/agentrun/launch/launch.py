@@ -20,7 +20,7 @@ from agentrun.job.options import Options
 from agentrun.launch.attempts import Attempts
 from agentrun.launch.beginning import carry_files, compact, update_context
 from agentrun.launch.committer import Checkpointing
-from agentrun.launch.ending import complete, cut_short, incomplete, taken
+from agentrun.launch.ending import complete, cut_short, how_it_stopped, incomplete, taken
 from agentrun.launch.mail import Mail
 from agentrun.launch.prepare import Preparation, Prepared
 from agentrun.launch.slots import Slots, StopReason
@@ -35,6 +35,7 @@ from agentrun.runs.recovery import check_plan, run_output
 from agentrun.runs.run import Run
 from agentrun.runs.units import Unit
 from agentrun.store.port import HistoryEvent, Lease, Store
+from agentrun.store.registry import register
 from agentrun.system.deadlines import Deadline
 from agentrun.system.disk import Disk
 from agentrun.values.clock import now_text
@@ -137,16 +138,21 @@ class Launch:
         if self._early_stop is not None:
             slots.stop(self._early_stop)
         meanwhile = [asyncio.ensure_future(self._trim(logs))]
+        error: BaseException | None = None
         try:
             try:
                 await self._begin(slots, checkpointing, mail, logs, files)
                 await executor.start()
                 meanwhile.append(asyncio.ensure_future(mail.watch()))
                 await self._run_all(slots, checkpointing, mail)
+            except BaseException as raised:
+                error = raised
+                raise
             finally:
                 # With `running` empty: a clean stop, whatever the reason, as long as the disk still works.
                 slots.close()
                 if not checkpointing.has_failed:
+                    run.checkpoint.stopped = how_it_stopped(run, slots.stop_reason, error)
                     await checkpointing.commit()
         finally:
             for task in meanwhile:
@@ -174,6 +180,8 @@ class Launch:
         await checkpointing.commit()
         if self._job_json is not None:
             store.keep(JOB_JSON, [self._job_json])
+        if store.folder is not None:
+            register(store.folder.parent)
         store.prune(keep=[*([spool] if spool else []), *self._output.side_files])
         for output in outputs_before - {run.context.output}:
             drop_claim(output, store.folder)
@@ -289,9 +297,10 @@ class Launch:
             else:
                 summary = incomplete(run, store, self._output, self._disk, self._claim)
         except OutputTakenError as error:
-            run.context.completing = ""
+            reason = taken(run, error)
+            run.context.completing, run.checkpoint.stopped = "", how_it_stopped(run, reason)
             store.commit(run.next_checkpoint({}))
-            summary = taken(run, error)
+            summary = cut_short(run, reason)
         self._note("stop", reason=summary.reason)
         return summary
 

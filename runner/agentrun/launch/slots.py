@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentrun.agents.failure import asked_wait
 from agentrun.checkpoint.ledger import PENDING
@@ -18,6 +18,7 @@ from agentrun.money.usage import Usage
 from agentrun.outputs.logs import ItemLogs
 from agentrun.runs.run import Run
 from agentrun.runs.units import Ended, Unit, Work
+from agentrun.values.clock import now_seconds, time_text
 from agentrun.values.units import format_duration
 
 FAILURES_BEFORE_FIRST_DONE = 3
@@ -34,6 +35,8 @@ class StopReason:
     """The error of the source, if that is the reason."""
     flags: str = ""
     """The flags that the command to continue needs."""
+    resume_at: str = ""
+    """When the reason is expected to have passed, if that is known."""
 
 
 def _no_more(rows: set[int]) -> Iterator[Work]:
@@ -265,7 +268,9 @@ class Slots:
         wait = asked_wait(ended.failure)
         when = ended.failure.resume_at or (f"in {format_duration(wait)}" if wait is not None else "later")
         hint = f"this is temporary; resume {when}" if later else "fix that, then resume"
-        self.stop(StopReason(75 if later else 4, f"{ended.failure.cause} ({work.item.key})", hint))
+        at = ended.failure.resume_at or (time_text(now_seconds() + wait) if wait is not None else "")
+        reason = StopReason(75 if later else 4, f"{ended.failure.cause} ({work.item.key})", hint)
+        self.stop(replace(reason, resume_at=at if later else ""))
 
     def _note_settled(self, work: Work, ended: Ended, spent: Usage | None) -> None:
         """What follows from an item that is settled, or waits, and is on disk."""

@@ -223,9 +223,11 @@ class Run:
         ranges = ledger.ranges
         checkpoint.done, checkpoint.failed = ranges[DONE].listed(), ranges[FAILED].listed()
         checkpoint.waiting = ranges[WAITING].listed()
+        checkpoint.updated_at = now = now_text()
         checkpoint.running = running = []
         for slot, work in in_flight.items():
-            entry = Running(index=work.item.index, key=work.item.key, slot=slot)
+            work.since = work.since or now
+            entry = Running(index=work.item.index, key=work.item.key, slot=slot, since=work.since)
             if self.purse.limits:
                 entry.reserved, entry.reserved_tokens = self.purse.reserved(work.row)
             if self.purse.in_flight:
@@ -236,5 +238,4 @@ class Run:
         context.deaths, context.versions = self.deaths, ledger.versions
         if self.job.carry:
             context.carry = self.carry
-        checkpoint.updated_at = now_text()
         return checkpoint

@@ -16,6 +16,8 @@ class Work:
 
     row: int
     item: Item
+    since: str = ""
+    """The time of the first checkpoint that names it."""
 
 
 @dataclass(slots=True)

@@ -232,5 +232,5 @@ class _MemoryReader(Reader):
     def inbox(self) -> list[Posted]:
         return self._inbox()
 
-    def history(self) -> Iterator[HistoryEvent]:
+    def history(self, *, recent: bool = False) -> Iterator[HistoryEvent]:
         return iter(list(self._notes))

@@ -58,6 +58,8 @@ class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     launch: int | None = None
     seq: int | None = None
     last_completed: int | None = None
+    settled: int | None = None
+    """How many items are settled."""
     run_id: str | None = None
     message: str | None = None
     """The name of a message in the inbox."""
@@ -134,8 +136,8 @@ class Reader(ABC):
     def inbox(self) -> list[Posted]:
         """What people posted and no runner has processed yet, oldest first. Cheap to ask again."""
 
-    def history(self) -> Iterator[HistoryEvent]:
-        """The events that `Store.note` kept, oldest first."""
+    def history(self, *, recent: bool = False) -> Iterator[HistoryEvent]:
+        """The events that `Store.note` kept, oldest first; `recent`: only some hundreds of the newest."""
         return iter(())
 
     @property

@@ -17,6 +17,15 @@ def now_text() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def time_text(seconds: float) -> str:
+    """Seconds since 1970 as `now_text` writes a time; empty for none, and for what is no time."""
+    try:
+        text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds") if seconds else ""
+    except (OverflowError, OSError, ValueError):
+        return ""
+    return text.replace("+00:00", "Z")
+
+
 def new_run_id() -> str:
     """A new run id, which sorts by time, even within a second: 20260504T220311-0a2f19f3a1c"""
     now = datetime.now(UTC)
@@ -25,11 +34,20 @@ def new_run_id() -> str:
 
 def age_seconds(text: str) -> float:
     """Seconds since `text`, a time as `now_text` writes it; 0 if it cannot be read."""
+    return max(0.0, _seconds_since(text))
+
+
+def seconds_until(text: str) -> float:
+    """Seconds from now to `text`, a time in ISO form; 0 if it has passed, or cannot be read."""
+    return max(0.0, -_seconds_since(text))
+
+
+def _seconds_since(text: str) -> float:
     try:
-        then = datetime.fromisoformat(text)
-    except ValueError:
+        # A time without a zone is local.
+        return (datetime.now(UTC) - datetime.fromisoformat(text).astimezone(UTC)).total_seconds()
+    except (ValueError, OverflowError):
         return 0.0
-    return max(0.0, (datetime.now(UTC) - then).total_seconds())
 
 
 def seconds_between(start: str, end: str) -> float:

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from agentrun.values.clock import time_text
+
 if TYPE_CHECKING:
     from agentrun.agents.failure import Failure
     from agentrun.views.item import ItemView
@@ -117,7 +119,7 @@ class FailureView:
             "cause": view.cause,
             "group": self.group,
             "attempts": view.attempts,
-            "ended_at": view.ended_at,
+            "ended_at": time_text(view.ended_at) or None,
             "agent": view.agent,
             "error": view.failure.as_json() if view.failure is not None else None,
         }

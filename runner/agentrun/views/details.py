@@ -12,6 +12,7 @@ from agentrun.errors import AgentrunError
 from agentrun.item import Item
 from agentrun.outputs.logs import log_paths, read_end
 from agentrun.outputs.workspace import Workspace
+from agentrun.values.clock import time_text
 from agentrun.views.finding import KnownJob
 from agentrun.views.item import ItemView, StepView
 from agentrun.views.listing import Listing, read_source
@@ -84,7 +85,7 @@ class ItemDetails:
             "agent": view.agent or None,
             "agent_now": self.agent_now or None,
             "input": self.given.as_json() if self.given is not None else None,
-            "attempts": to_builtins(view.tries),
+            "attempts": [to_builtins(one) | {"at": time_text(one.at)} for one in view.tries],
             "error": to_builtins(view.failure),
             "output": view.output,
             "files": to_builtins([one.as_result for one in view.files]),

@@ -14,6 +14,7 @@ from agentrun.checkpoint.record import NOTHING, Edited, PublishedFile, Record
 from agentrun.checkpoint.record import Question as Question
 from agentrun.checkpoint.record import Try as Try
 from agentrun.money.usage import Usage
+from agentrun.values.clock import time_text
 
 State = Literal["done", "failed", "skipped", "waiting", "running", "pending"]
 
@@ -135,7 +136,7 @@ class ItemView:
             "state": self.state,
             "attempts": self.attempts,
             "seconds": self.seconds,
-            "ended_at": self.ended_at or None,
+            "ended_at": time_text(self.ended_at) or None,
             "agent": self.agent,
             "cause": self.cause,
             "changed": self.changed,
@@ -166,7 +167,7 @@ class StepView:
         return cls("answer", record.at, record.seconds, question=number, answer=record.answer)
 
     def as_json(self) -> dict[str, Any]:
-        common = {"kind": self.kind, "at": self.at, "seconds": self.seconds}
+        common = {"kind": self.kind, "at": time_text(self.at), "seconds": self.seconds}
         if self.kind == "step":
             return common | {"name": self.name, "n": self.n, "output": self.output}
         assert self.answer is not None

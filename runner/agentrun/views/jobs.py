@@ -10,16 +10,21 @@ from typing import Any, Literal
 from msgspec import to_builtins
 
 from agentrun.checkpoint.checkpoint import Checkpoint, Running
+from agentrun.checkpoint.checkpoint import Stopped as Stopped
 from agentrun.checkpoint.summary import OpenQuestion as OpenQuestion
 from agentrun.checkpoint.summary import Summary as Summary
-from agentrun.errors import CheckpointError, DiskError, TrustError
+from agentrun.errors import AgentrunError, CheckpointError, DiskError, TrustError
 from agentrun.money.budget import Totals
+from agentrun.store.folder.catalogue import FolderCatalogue
 from agentrun.store.port import Catalogue, Reader, Store
 from agentrun.store.port import HistoryEvent as HistoryEvent
 from agentrun.store.port import Holder as Holder
+from agentrun.store.registry import known_roots
+from agentrun.system.process import boot_id
 from agentrun.values.clock import age_seconds
+from agentrun.views.pace import Pace, read_pace
 
-Status = Literal["running", "interrupted", "waiting", "failed", "finished", "damaged", "new"]
+Status = Literal["running", "interrupted", "waiting", "failed", "finished", "damaged", "untrusted", "new"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,14 @@ class JobView:
     output: str | None = None
     date: str = ""
     """The date in the name of an unfinished run's output."""
+    stopped: Stopped | None = None
+    """How the last launch of an unfinished run ended; None if it was killed, and while a runner is at work."""
+    why: str = ""
+    """Why an unfinished run is not running."""
+    pace: Pace | None = None
+    """How fast the runner at work gets on, as soon as that is known."""
+    posted: Mapping[str, int] = field(default_factory=dict)
+    """What people posted and no runner has processed yet: how many of each kind of message."""
     running: Sequence[Running] = ()
     failed: Sequence[Sequence[int]] = ()
     waiting: Sequence[Sequence[int]] = ()
@@ -93,7 +106,11 @@ class JobView:
             "token_budget": self.token_budget,
             "usage": self.usage.as_json(),
             "output": self.output,
-            "running": to_builtins(list(self.running)),
+            "stopped": to_builtins(self.stopped),
+            "why": self.why,
+            "pace": self.pace.as_json() if self.pace is not None else None,
+            "posted": dict(self.posted),
+            "running": [to_builtins(one) | {"age_seconds": age_seconds(one.since)} for one in self.running],
             "failed": [list(one) for one in self.failed],
             "waiting": [list(one) for one in self.waiting],
             "problem": self.problem,
@@ -107,7 +124,7 @@ def view_job(store: Store, name: str) -> JobView:
             if reader.checkpoint is not None:
                 return _unfinished(reader, reader.checkpoint, store.folder)
             if reader.summary is not None:
-                return _ended(reader.summary, name, store.folder)
+                return _ended(reader, reader.summary, name, store.folder)
             return JobView(name, "new", store.folder)
     except (CheckpointError, DiskError) as error:
         return JobView(name, "damaged", store.folder, problem=error.message)
@@ -117,6 +134,18 @@ def list_jobs(catalogue: Catalogue) -> list[JobView]:
     """All jobs that are known there, by name. One that others could tamper with is not read, and does not hide the
     others."""
     return [_listed(catalogue.store(name), name) for name in catalogue.names()]
+
+
+def list_everywhere(environ: Mapping[str, str] | None = None) -> list[JobView]:
+    """All jobs that this user has run on this machine, by state folder. A folder that others could tamper with is not
+    read, and shown as untrusted."""
+    found: list[JobView] = []
+    for root in known_roots(environ):
+        try:
+            found += list_jobs(FolderCatalogue(root))
+        except AgentrunError as error:
+            found.append(JobView("", "untrusted", root, problem=error.message))
+    return found
 
 
 def _listed(store: Store, name: str) -> JobView:
@@ -154,13 +183,36 @@ def _unfinished(reader: Reader, checkpoint: Checkpoint, folder: Path | None) -> 
         token_budget=context.token_budget,
         usage=checkpoint.usage,
         date=context.date,
+        stopped=checkpoint.stopped if holder is None else None,
+        why=_why(checkpoint) if holder is None else "",
+        pace=read_pace(reader, checkpoint) if holder is not None else None,
+        posted=_posted(reader),
         running=checkpoint.running if holder else [],
         failed=checkpoint.failed,
         waiting=checkpoint.waiting,
     )
 
 
-def _ended(summary: Summary, name: str, folder: Path | None) -> JobView:
+def _why(checkpoint: Checkpoint) -> str:
+    """Why nobody is at work on an unfinished run."""
+    if checkpoint.stopped is not None:
+        return checkpoint.stopped.reason
+    if not checkpoint.running:
+        return "not known: the last launch wrote no last checkpoint"
+    went = "the machine restarted" if checkpoint.context.boot not in ("", boot_id()) else "crashed"
+    count = len(checkpoint.running)
+    return f"killed, or {went}, with {count} {'item' if count == 1 else 'items'} in flight"
+
+
+def _posted(reader: Reader) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for one in reader.inbox():
+        kind = one.message.kind if one.message is not None else "unreadable"
+        found[kind] = found.get(kind, 0) + 1
+    return found
+
+
+def _ended(reader: Reader, summary: Summary, name: str, folder: Path | None) -> JobView:
     return JobView(
         job=summary.job or name,
         status="finished" if summary.is_finished else "interrupted",
@@ -179,4 +231,6 @@ def _ended(summary: Summary, name: str, folder: Path | None) -> JobView:
         token_budget=summary.token_budget,
         usage=summary.usage,
         output=summary.output.path if summary.output is not None else None,
+        why="" if summary.is_finished else "given up by --fresh",
+        posted=_posted(reader),
     )

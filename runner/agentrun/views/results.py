@@ -10,6 +10,7 @@ from msgspec import to_builtins
 
 from agentrun.outputs.results import result_line
 from agentrun.store.port import Store
+from agentrun.values.clock import time_text
 from agentrun.values.json import decode, encode
 from agentrun.views.item import ItemView
 from agentrun.views.listing import Listing
@@ -57,7 +58,7 @@ def _full_line(item: ItemView, line: bytes) -> bytes:
     record = item.record
     assert record is not None
     facts = decode(line) | {
-        "at": item.at,
+        "at": time_text(item.at),
         "seconds": item.seconds,
         "attempts": item.attempts,
         "agent": item.agent,

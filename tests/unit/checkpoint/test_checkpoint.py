@@ -15,6 +15,7 @@ from agentrun.checkpoint.checkpoint import (
     Journal,
     RunContext,
     Running,
+    Stopped,
     decode_checkpoint,
     encode_checkpoint,
 )
@@ -43,6 +44,7 @@ def filled() -> Checkpoint:
         journal=Journal("journal-2.jsonl", 4096),
         context=RunContext(launches=2, date="2026-05-04", carry={"notes": ["],", '"outputs": [']}),
         usage=Totals(cost=1.25, input_tokens=3, left=Left(items=1, used=0.5)),
+        stopped=Stopped(at="2026-05-04T22:04:00.000Z", reason="no\n],", exit_code=75, resume_at="2026-05-05T02:00:00Z"),
         started_at="2026-05-04T22:03:11.042Z",
         updated_at="2026-05-04T22:04:00.000Z",
     )
@@ -103,6 +105,7 @@ def test_whatever_the_file_holds_the_answer_is_a_checkpoint_or_a_clear_error(
     places += [(state["outputs"], 0), *((state["outputs"][0], name) for name in state["outputs"][0])]
     places += [(state["running"], 0), *((state["running"][0], name) for name in state["running"][0])]
     places += [(state["usage"], name) for name in state["usage"]]
+    places += [(state["stopped"], name) for name in state["stopped"]]
     where, name = data.draw(st.sampled_from(places))
     where[name] = data.draw(json_values)
     try:
@@ -112,6 +115,25 @@ def test_whatever_the_file_holds_the_answer_is_a_checkpoint_or_a_clear_error(
     else:
         assert accept_edits
         assert decode_checkpoint(encode_checkpoint(found), where="state.json") == found
+
+
+def test_of_the_fields_only_those_that_older_versions_did_not_write_may_be_missing() -> None:
+    state = orjson.loads(encode_checkpoint(filled()))
+    for name in state:
+        text = orjson.dumps({one: value for one, value in state.items() if one != name})
+        if name == "stopped":
+            assert decode_checkpoint(text, where="state.json", accept_edits=True).stopped is None
+        elif name != "check":
+            with pytest.raises(CheckpointError, match=f"has no {name}"):
+                decode_checkpoint(text, where="state.json", accept_edits=True)
+
+
+@pytest.mark.parametrize("stopped", [{}, {"at": "x", "reason": "y"}, {"at": 1, "reason": "", "exit_code": 4}, "killed"])
+def test_how_it_stopped_is_checked_like_everything_else(stopped: Any) -> None:
+    state = orjson.loads(encode_checkpoint(filled()))
+    state["stopped"] = stopped
+    with pytest.raises(CheckpointError, match="stopped"):
+        decode_checkpoint(orjson.dumps(state), where="state.json", accept_edits=True)
 
 
 def test_a_state_folder_of_version_1_loads_for_ever() -> None:

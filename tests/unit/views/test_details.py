@@ -68,8 +68,8 @@ def test_a_done_item_has_its_input_its_attempts_and_its_output(made: Made) -> No
         "agent_now": "v1",
         "input": {"text": "b"},
         "attempts": [
-            {"launch": 1, "number": 1, "at": 100.0, "seconds": 1.0, "cause": "ValueError: odd"},
-            {"launch": 1, "number": 2, "at": 102.0, "seconds": 2.0},
+            {"launch": 1, "number": 1, "at": "1970-01-01T00:01:40.000Z", "seconds": 1.0, "cause": "ValueError: odd"},
+            {"launch": 1, "number": 2, "at": "1970-01-01T00:01:42.000Z", "seconds": 2.0},
         ],
         "error": None,
         "output": {"n": 1},

@@ -40,14 +40,15 @@ def test_a_line_of_an_item_has_its_facts_and_not_its_output() -> None:
         "state": "done",
         "attempts": 1,
         "seconds": 2.0,
-        "ended_at": 3.0,
+        "ended_at": "1970-01-01T00:00:03.000Z",
         "agent": "v1",
         "cause": "",
         "changed": False,
         "cost": 0.5,
         "question": "",
     }
-    assert (failed["attempts"], failed["ended_at"], failed["cause"]) == (4, 6.5, "ValueError: row 17")
+    assert (failed["attempts"], failed["ended_at"]) == (4, "1970-01-01T00:00:06.500Z")
+    assert failed["cause"] == "ValueError: row 17"
     assert waiting["question"] == "Send it?"
     assert (pending["attempts"], pending["ended_at"], pending["agent"], pending["changed"]) == (0, None, "", True)
 

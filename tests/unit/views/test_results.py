@@ -60,7 +60,8 @@ def test_a_full_line_adds_what_may_differ_from_run_to_run(made: Made) -> None:
     made.commit(made.record("a", output=1, gen=2, launch=3))
     (line,) = lines_of(made, full=True)
     assert line == (
-        b'{"index":0,"key":"a","output":1,"at":100.0,"seconds":2.0,"attempts":1,"agent":"v1","launch":3,"generation":2}\n'
+        b'{"index":0,"key":"a","output":1,"at":"1970-01-01T00:01:40.000Z","seconds":2.0,'
+        b'"attempts":1,"agent":"v1","launch":3,"generation":2}\n'
     )
 
 

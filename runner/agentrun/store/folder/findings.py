@@ -11,11 +11,12 @@ from typing import Any
 
 from msgspec import structs
 
-from agentrun.checkpoint.checkpoint import Checkpoint, Range, RunContext
+from agentrun.checkpoint.checkpoint import Checkpoint, Range, RunContext, Stopped
 from agentrun.checkpoint.ledger import DONE, FAILED, PENDING, STATE_NAMES, WAITING, Ledger
 from agentrun.checkpoint.message import is_run_id
 from agentrun.checkpoint.record import BESIDE, Record, decode_record
 from agentrun.checkpoint.summary import Summary, last_finished
+from agentrun.errors import CheckpointError
 from agentrun.money.budget import Totals
 from agentrun.money.usage import Usage
 from agentrun.store.folder.history import last_launch
@@ -75,6 +76,7 @@ def find_out(
         context=_context(folder, context, tally, ended),
         usage=_usage(known.get("usage"), tally.usage, is_current=is_current),
         started_at=known.get("started_at") or tally.first_at.isoformat(),
+        stopped=_repaired(),
         updated_at=now_text(),
     )
     tally.count(checkpoint, total=known.get("total", 0))
@@ -85,6 +87,10 @@ def find_out(
         *_lost_items(tally.ledger, ranges, known.get("counts", {}), outdated, is_current=is_current),
     ]
     return Findings(checkpoint, records, lost, unknown)
+
+
+def _repaired() -> Stopped:
+    return Stopped(at=now_text(), reason="its damaged state was repaired", exit_code=CheckpointError.exit_code)
 
 
 def _read(placed: Iterable[Placed]) -> Iterator[tuple[Placed, Record]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -12,6 +12,7 @@ from agentrun.store.port import HistoryEvent
 from agentrun.system.disk import Disk, Held, open_to_read
 
 LIMIT_BYTES = 8 * 1024 * 1024
+RECENT_BYTES = 64 * 1024
 NAME, ROTATED = "log.jsonl", "log.1.jsonl"
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(HistoryEvent).decode
@@ -55,13 +56,27 @@ def read_history(folder: Path) -> Iterator[HistoryEvent]:
     for name in (ROTATED, NAME):
         try:
             with open_to_read(folder / name) as file:
-                for line in file:
-                    try:
-                        event = _decode(line)
-                    except (msgspec.MsgspecError, ValueError, RecursionError):
-                        continue
-                    yield event
+                yield from _events(file)
         except OSError:
+            continue
+
+
+def recent_history(folder: Path) -> Iterator[HistoryEvent]:
+    """The events at the end of the log, whatever its size."""
+    try:
+        with open_to_read(folder / NAME) as file:
+            # The first line is probably cut, and then is no event.
+            file.seek(max(0, os.fstat(file.fileno()).st_size - RECENT_BYTES))
+            yield from _events(file)
+    except OSError:
+        return
+
+
+def _events(lines: Iterable[bytes]) -> Iterator[HistoryEvent]:
+    for line in lines:
+        try:
+            yield _decode(line)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             continue
 
 

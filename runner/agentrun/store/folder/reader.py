@@ -8,7 +8,7 @@ from pathlib import Path
 from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.checkpoint.record import Record
 from agentrun.errors import CheckpointError
-from agentrun.store.folder.history import read_history
+from agentrun.store.folder.history import read_history, recent_history
 from agentrun.store.folder.inbox import Inbox
 from agentrun.store.folder.journal import JournalLines, Records, ways_out
 from agentrun.store.folder.lock import live_holder
@@ -110,8 +110,8 @@ class FolderReader(Reader):
     def inbox(self) -> list[Posted]:
         return self._inbox.messages()
 
-    def history(self) -> Iterator[HistoryEvent]:
-        return read_history(self._folder)
+    def history(self, *, recent: bool = False) -> Iterator[HistoryEvent]:
+        return recent_history(self._folder) if recent else read_history(self._folder)
 
     def close(self) -> None:
         self._lines.close()
