@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from agentrun.job.known import Found
 
 JobRef = Annotated[str | None, typer.Argument(metavar="JOB", help="A job file, file.py:function, or a job's name.")]
-KnownJob = Annotated[str, typer.Argument(metavar="JOB", help="A job's name, or its job file.")]
+KnownJob = Annotated[str, typer.Argument(metavar="JOB", help="A job's name, its job file, or file.py:function.")]
 OnlyJob = Annotated[
-    str | None, typer.Argument(metavar="[JOB]", help="A job's name, or its job file; the only job here if left out.")
+    str | None, typer.Argument(metavar="JOB", help="A job's name, its job file, or file.py:function.")
 ]
 Rest = Annotated[list[str] | None, typer.Argument(metavar="[-- COMMAND...]", hidden=True)]
 
@@ -95,7 +95,9 @@ NeedsEnv = Annotated[
 ]
 Carry = Annotated[bool, typer.Option("--carry", help="Pass ctx.carry from item to item (one at a time).")]
 Output = Annotated[str | None, typer.Option("-o", "--output", metavar="PATH", help="Where to write the results.")]
-Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="The job's name.")]
+Name = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="The job's name; default: made from what is asked.")
+]
 StateDir = Annotated[
     str | None, typer.Option("--state-dir", metavar="PATH", help="Where the state is, if not in .agentrun.")
 ]
@@ -118,7 +120,7 @@ Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing on exi
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 
 _WORD = r"('[^']*'|[^\s';]+)"
-_REPAIR = re.compile(f"agentrun repair {_WORD} --state-dir {_WORD}")
+_HINT = re.compile(f"agentrun ([a-z]+) {_WORD} --state-dir {_WORD}")
 _KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
 _TOP = ["name", "model", "base_url", "max_output_tokens", "temperature", "parse", "serve", "isolation", "needs_env"]
 _TOP += ["carry"]
@@ -341,13 +343,13 @@ def how_to_name(name: str, folder: Path | None, asked: Asked | None = None) -> s
 
 
 def shorten_hints(message: str) -> str:
-    """The message with its `agentrun repair` command in the shortest form that works where the user stands."""
+    """The message with each command for a job in the shortest form that works where the user stands."""
 
     def shorten(found: re.Match[str]) -> str:
-        (name, root) = shlex.split(found[1]) + shlex.split(found[2])
-        return f"agentrun repair {how_to_name(name, Path(root) / name)}"
+        (name, root) = shlex.split(found[2]) + shlex.split(found[3])
+        return f"agentrun {found[1]} {how_to_name(name, Path(root) / name)}"
 
-    return _REPAIR.sub(shorten, message)
+    return _HINT.sub(shorten, message)
 
 
 def _means(name: str, folder: Path) -> bool:

@@ -185,7 +185,7 @@ def test_steps_are_remembered_as_shown(tmp_path: Path) -> None:
 def test_the_steps_of_the_python_agent_are_those_of_the_sample(tmp_path: Path) -> None:
     sample = copy("steps", tmp_path)
     (sample / "short.py").write_text(f"from digest import find_longest, tidy\n{block('python', 'def digest(')}")
-    command = "agentrun start short.py:digest --items texts/*.txt"
+    command = "agentrun start short.py:digest --name digest --items texts/*.txt"
     assert call(command, sample, STEPS_SECONDS="0").returncode == 0
     assert call("agentrun start job.toml", sample, STEPS_SECONDS="0").returncode == 0
     results = [(sample / f"{name}.results.jsonl").read_text() for name in ("digest", "steps")]

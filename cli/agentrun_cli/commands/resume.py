@@ -49,7 +49,7 @@ def resume(
 ) -> None:
     """Resume an unfinished run.
 
-    If there is none, say when the last run finished.
+    If there is none, say when the last run finished. Without JOB: that of ./job.toml, or the only job known here.
     """
     from agentrun_cli.launching import launch, options_of
 

@@ -66,7 +66,7 @@ def find_job(
     root = nearest_root(cwd, state_dir, environ)
     known = Known(root, open_place) if root is not None else None
     if known is not None and (names := known.with_agent(ref, cwd) if is_agent else named(ref, known.names)):
-        return known.only(names, said=f"{ref}: that can mean")
+        return known.only(names, said=f"{ref}: several jobs match")
     if is_agent:
         raise UsageError(
             f"{ref}: no job known here has this agent; to start one, say what its items are: "
@@ -94,7 +94,7 @@ def only_job(
     known = Known(root, open_place) if root is not None else None
     if known is None or not known.names:
         raise UsageError(f"which job? There is no {FILE_NAME} here, and no job is known; {_GIVE}")
-    return known.only(known.names, said="which job? Known here are")
+    return known.only(known.names, said="which job? Known here")
 
 
 def _job_file(ref: str, path: Path) -> Found:

@@ -89,9 +89,7 @@ class Known:
         listed = [f"{name}{_items_of(self.peek(name))}" for name in names[:LISTED]]
         if len(names) > LISTED:
             listed.append(f"{len(names) - LISTED} more")
-        raise UsageError(
-            f"{said} {', '.join(listed[:-1])} and {listed[-1]}; give the full name of one, such as {names[0]}"
-        )
+        raise UsageError(f"{said}: {', '.join(listed)}; give the full name of one, such as {names[0]}")
 
 
 def _items_of(kept: KeptJob | None) -> str:

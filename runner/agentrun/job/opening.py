@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -56,6 +56,9 @@ def open_job(
     if found is None and ref is not None:
         is_new = bool(flags.get("name") or _has_items(flags))
         found = find_job(ref, cwd, state_dir, environ, open_place=open_place, is_new=is_new)
+    if found is not None and found.agent is not None:
+        # As strong as a flag: it is refused where the unfinished run of that name has another one.
+        flags = Layer(FLAGS_LABEL, {"agent": found.agent}).merge(flags)
     base_layers, base, file, default, digest = _foundation(found, flags, cwd, state_dir, environ, open_place)
     if found is not None and found.root is not None:
         root, name = found.root, found.name
@@ -78,7 +81,7 @@ def find_asked(flags: Layer, root: Path, *, open_place: OpenPlace) -> Found | No
     """The known job that flags without a name ask for, if written in the folder of the state folder `root`."""
     if not _has_items(flags):
         return None
-    asked = _name_asked([flags], root.parent, root, open_place)
+    asked = _name_asked(flags, root.parent, root, open_place)
     return Known(root, open_place).found(asked.name) if asked.is_known else None
 
 
@@ -110,22 +113,25 @@ def _foundation(
         return _from_file(found.file)
     if found is not None and found.kind == "known":
         return _from_known(found)
-    layers = [Layer(FLAGS_LABEL, {"agent": found.agent})] if found is not None and found.agent is not None else []
     root, name = state_root(cwd, state_dir, environ), flags.get("name")
     if not name:
-        if _has_items(flags):
-            asked = _name_asked([*layers, flags], cwd, root, open_place)
-            return _Foundation(layers, cwd, None, asked.name, asked.digest)
-        known = Known(root, open_place)
-        names = [one for one in known.names if _is_same_task(known.peek(one), flags, cwd)]
-        # Without any, building the job says that there are no items.
-        return _from_known(known.only(names, said="that can mean")) if names else _Foundation(layers, cwd, None, "job")
-    if not _has_items(flags):
-        # Without items this can only mean the job of that name as it was asked for before.
-        before = read_kept_job(open_place(root), str(name), root)
-        if before is not None and before.file is None:
-            return _Foundation([before.layer, *layers], cwd, None, str(name), before.asked)
-    return _Foundation(layers, cwd, None, str(name))
+        return _from_flags(flags, cwd, root, open_place)
+    # Without items this can only mean the job of that name as it was asked for before.
+    before = read_kept_job(open_place(root), str(name), root) if not _has_items(flags) else None
+    if before is not None and before.file is None:
+        return _Foundation([before.layer], cwd, None, str(name), before.asked)
+    return _Foundation([], cwd, None, str(name))
+
+
+def _from_flags(flags: Layer, cwd: Path, root: Path, open_place: OpenPlace) -> _Foundation:
+    """For a job without a file and a name."""
+    if _has_items(flags):
+        asked = _name_asked(flags, cwd, root, open_place)
+        return _Foundation([], cwd, None, asked.name, asked.digest)
+    known = Known(root, open_place)
+    names = [one for one in known.names if _is_same_task(known.peek(one), flags, cwd)]
+    # Without any, building the job says that there are no items.
+    return _from_known(known.only(names, said="several jobs match")) if names else _Foundation([], cwd, None, "job")
 
 
 def _from_file(file: Path, *more: Layer) -> _Foundation:
@@ -157,9 +163,9 @@ class _AskedName(NamedTuple):
     is_known: bool
 
 
-def _name_asked(layers: Sequence[Layer], base: Path, root: Path, open_place: OpenPlace) -> _AskedName:
-    """The name of the job that the layers ask for: the one made from them, or one that an earlier version gave it."""
-    job = build_job(layers, base=base, file=None, default_name="job")
+def _name_asked(flags: Layer, base: Path, root: Path, open_place: OpenPlace) -> _AskedName:
+    """The name of the job that the flags ask for: made from them, or the one that an earlier version gave it."""
+    job = build_job([flags], base=base, file=None, default_name="job")
     digest = digest_ask(job, place=relative(base, root))
     name, before, known = name_asked(job, digest), former_name(job), Known(root, open_place)
     if name in known.names:
