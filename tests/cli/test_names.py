@@ -120,6 +120,21 @@ def test_the_commands_that_are_printed_work_where_they_are_printed(
     assert again.returncode == 0 and "3 of 3" in again.stderr, again.stderr
 
 
+def test_the_job_that_has_an_output_already_is_named_so_that_it_is_found_from_elsewhere(
+    agentrun: Run, folder: Path
+) -> None:
+    for name in ("mine", "theirs"):
+        shutil.copytree(folder / "docs", folder / name / "docs")
+        (folder / name / "voice.py").write_text(AGENT)
+    assert agentrun(*SHOUT, "-o", "../out.jsonl", "--limit", "1", cwd=folder / "theirs").returncode == 4
+    refused = agentrun(*SHOUT, "-o", "../out.jsonl", cwd=folder / "mine")
+    assert refused.returncode == 2 and "has an unfinished run" in refused.stderr
+    told = refused.stderr.partition("finish that first with: agentrun ")[2].partition(", or remove it")[0]
+    assert "--state-dir ../theirs/.agentrun" in told
+    assert agentrun(*shlex.split(told), cwd=folder / "mine").returncode == 0
+    assert len((folder / "out.jsonl").read_text().splitlines()) == 3
+
+
 def test_under_a_name_of_its_own_another_task_is_refused_finished_or_not(agentrun: Run, folder: Path) -> None:
     named = ("start", "--name", "mine", "--items")
     assert agentrun(*named, "docs/*.txt", "--limit", "1", "--", "cat", "{}").returncode == 4
