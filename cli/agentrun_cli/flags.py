@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 JobRef = Annotated[str | None, typer.Argument(metavar="JOB", help="A job file, file.py:function, or a job's name.")]
 KnownJob = Annotated[str, typer.Argument(metavar="JOB", help="A job's name, its job file, or file.py:function.")]
-OnlyJob = Annotated[
-    str | None, typer.Argument(metavar="JOB", help="A job's name, its job file, or file.py:function.")
-]
+OnlyJob = Annotated[str | None, typer.Argument(metavar="JOB", help="A job's name, its job file, or file.py:function.")]
 Rest = Annotated[list[str] | None, typer.Argument(metavar="[-- COMMAND...]", hidden=True)]
 
 Items = Annotated[
