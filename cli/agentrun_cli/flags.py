@@ -14,10 +14,11 @@ import typer
 
 if TYPE_CHECKING:
     from agentrun.job.fields import Layer
-    from agentrun.job.home import Found
+    from agentrun.job.known import Found
 
 JobRef = Annotated[str | None, typer.Argument(metavar="JOB", help="A job file, file.py:function, or a job's name.")]
-KnownJob = Annotated[str, typer.Argument(metavar="JOB", help="A job's name, or its job file.")]
+KnownJob = Annotated[str, typer.Argument(metavar="JOB", help="A job's name, its job file, or file.py:function.")]
+OnlyJob = Annotated[str | None, typer.Argument(metavar="JOB", help="A job's name, its job file, or file.py:function.")]
 Rest = Annotated[list[str] | None, typer.Argument(metavar="[-- COMMAND…]", hidden=True)]
 
 Items = Annotated[
@@ -93,7 +94,9 @@ Output = Annotated[
     str | None,
     typer.Option("-o", "--output", metavar="PATH", help="Where to write the results: .jsonl, .csv or 'out/{key}.md'."),
 ]
-Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="The job's name.")]
+Name = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="The job's name; default: made from what is asked.")
+]
 StateDir = Annotated[
     str | None, typer.Option("--state-dir", metavar="PATH", help="Where the state is, if not in .agentrun.")
 ]
@@ -136,7 +139,7 @@ OTHER = "Other"
 """The heading of a flag that stands nowhere in `GROUPS`."""
 
 _WORD = r"('[^']*'|[^\s';]+)"
-_REPAIR = re.compile(f"agentrun repair {_WORD} --state-dir {_WORD}")
+_HINT = re.compile(f"agentrun ([a-z]+) {_WORD} --state-dir {_WORD}")
 _KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
 _TOP = ["name", "model", "base_url", "max_output_tokens", "temperature", "parse", "serve", "isolation", "needs_env"]
 _TOP += ["carry"]
@@ -170,10 +173,9 @@ class Asked:
     """What `ref` means."""
 
 
-def asked_job(given: Given, command: Sequence[str] | None = None) -> Asked:
+def asked_job(given: Given, command: Sequence[str] | None = None, *, resumes: bool = False) -> Asked:
     """The flags as a layer over the job file, with paths relative to the job's folder."""
-    from agentrun.job.fields import FLAGS_LABEL, RUN, Layer
-    from agentrun.views.finding import find_job
+    from agentrun.views.finding import find_asked, find_job, only_job, root_above
     from agentrun_cli.terminal import HERE
 
     ref, state_dir = given.get("job"), given.get("state_dir")
@@ -181,15 +183,35 @@ def asked_job(given: Given, command: Sequence[str] | None = None) -> Asked:
     has_job = bool(ref or command or given.get("prompt") or given.get("name"))
     if not has_job and (HERE / "job.toml").is_file():
         ref, has_job = "job.toml", True
-    if not has_job:
+    if not has_job and not resumes:
         from agentrun.errors import UsageError
 
         raise UsageError(
             "which job? Give a job file, file.py:function, a job's name, a --prompt, or a command after --"
         )
-    found = find_job(ref, HERE, state_dir) if ref is not None else None
-    base = _base_of(found, HERE)
+    found = None
+    if ref is not None:
+        found = find_job(ref, HERE, state_dir, is_new=bool(given.get("items") or given.get("name")))
+    elif not has_job:
+        found = only_job(HERE, state_dir)
+    layer = _layer(given, command, _base_of(found, HERE))
+    is_unnamed = (found is None or found.agent is not None) and not given.get("name")
+    if is_unnamed and (root := root_above(HERE, state_dir)) is not None:
+        # The same as was asked in a folder above, where paths are written in another way.
+        above = _layer(given, command, root.parent, agent=found.agent if found is not None else None)
+        if (same := find_asked(above, root)) is not None:
+            found, layer = same, above
+    return Asked(ref, layer, state_dir, given, found)
+
+
+def _layer(given: Given, command: Sequence[str] | None, base: Path, *, agent: str | None = None) -> Layer:
+    """The flags as a job in `base` would write them."""
+    from agentrun.job.fields import FLAGS_LABEL, RUN, Layer
+    from agentrun_cli.terminal import HERE
+
     layer = dict(given.of(_TOP))
+    if agent is not None:
+        layer["agent"] = os.path.relpath(HERE / agent, base)
     if given.get("agent_version"):
         layer["version"] = given.get("agent_version")
     if given.get("output"):
@@ -202,14 +224,14 @@ def asked_job(given: Given, command: Sequence[str] | None = None) -> Asked:
         if given.get(name) is not None:
             layer[name] = _text_or_file(given.get(name), HERE, base)
     if command:
-        layer["command"] = [_program(command[0], HERE, base), *command[1:]]
+        layer["command"] = [_program(command[0], HERE, base), *(_argument(one, HERE, base) for one in command[1:])]
     if given.get("settings"):
         layer["params"] = _params(given.get("settings"))
     if items := _items(given, HERE, base):
         layer["items"] = items
     if run := dict(given.of(RUN)):
         layer["run"] = run
-    return Asked(ref, Layer(FLAGS_LABEL, layer), state_dir, given, found)
+    return Layer(FLAGS_LABEL, layer)
 
 
 def _is_given(value: Any) -> bool:
@@ -249,6 +271,13 @@ def _program(program: str, here: Path, base: Path) -> str:
     path = os.path.normpath(here / program)
     inside = os.path.relpath(path, base)
     return path if inside.startswith("..") else f"./{inside}"
+
+
+def _argument(argument: str, here: Path, base: Path) -> str:
+    """An argument of a program, relative to the job's folder if it is a file here; otherwise unchanged."""
+    if here == base or os.path.isabs(argument) or not os.path.isfile(here / argument):
+        return argument
+    return os.path.relpath(here / argument, base)
 
 
 def _params(settings: Sequence[str]) -> dict[str, str]:
@@ -333,13 +362,13 @@ def how_to_name(name: str, folder: Path | None, asked: Asked | None = None) -> s
 
 
 def shorten_hints(message: str) -> str:
-    """The message with its `agentrun repair` command in the shortest form that works where the user stands."""
+    """The message with each command for a job in the shortest form that works where the user stands."""
 
     def shorten(found: re.Match[str]) -> str:
-        (name, root) = shlex.split(found[1]) + shlex.split(found[2])
-        return f"agentrun repair {how_to_name(name, Path(root) / name)}"
+        (name, root) = shlex.split(found[2]) + shlex.split(found[3])
+        return f"agentrun {found[1]} {how_to_name(name, Path(root) / name)}"
 
-    return _REPAIR.sub(shorten, message)
+    return _HINT.sub(shorten, message)
 
 
 def _means(name: str, folder: Path) -> bool:
@@ -349,6 +378,7 @@ def _means(name: str, folder: Path) -> bool:
     from agentrun_cli.terminal import HERE
 
     try:
-        return find_job(name, HERE).root == folder.parent
+        found = find_job(name, HERE)
+        return (found.root, found.name) == (folder.parent, name)
     except UsageError:
         return False

@@ -53,6 +53,14 @@ def make_ready(opened: OpenJob) -> Ready:
         return Ready(opened, load_agent(job), environ)
 
 
+def warn_of_shell(job: Job) -> None:
+    """Say if a shell would run the items' texts as code."""
+    from agentrun.job.shell import shell_warning
+
+    if (warning := shell_warning(job.command or ())) is not None:
+        console.say(console.clean(f"{job.name}: warning: {warning}", limit=2000))
+
+
 def options_of(given: Given, *, resume: bool) -> Options:
     from agentrun.job.options import Options, rerun_of
 
@@ -77,6 +85,8 @@ def launch(asked: Asked, options: Options) -> int:
         if options.resume and (nothing := _nothing_to_resume(job, store)) is not None:
             _refuse_what_needs_a_run(job, options)
             return _end_without_run(nothing, job, store, asked)
+        if not given.get("quiet"):
+            warn_of_shell(job)
         ready = make_ready(opened)
         if given.get("plan"):
             show_plan(ready, store, options, as_json=given.get("as_json"))

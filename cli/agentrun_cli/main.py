@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn, TextIO
 
 import typer
 
-from agentrun.errors import AgentrunError, TrustError
+from agentrun.errors import AgentrunError, ScriptError, TrustError
 from agentrun_cli import terminal as console
 from agentrun_cli.commands import COMMANDS, INSIDE
 from agentrun_cli.flags import shorten_hints
@@ -134,6 +134,8 @@ def _main(arguments: list[str]) -> int:
         if trace := getattr(error, "traceback", ""):
             console.say(console.clean_text(trace).rstrip())
         console.say(console.clean(shorten_hints(error.message), limit=4000))
+        if isinstance(error, ScriptError) and command is None:
+            console.say(f"  to run it:    {console.clean(_how_to_run(error, arguments), limit=4000)}")
         if isinstance(error, TrustError):
             console.say(f"  if you trust it:  {error.setting} {console.clean(again, limit=4000)}")
         if error.resume_with:
@@ -149,6 +151,16 @@ def _main(arguments: list[str]) -> int:
         if hasattr(error, "format_message"):  # from the parser: the command line is wrong
             return _say_usage(error)
         return _say_bug(error)
+
+
+def _how_to_run(error: ScriptError, arguments: Sequence[str]) -> str:
+    """The command that was typed, with the program after -- instead of as the job."""
+    verb, *words = arguments if arguments[0] in TAKE_A_COMMAND else ["start"]
+    if error.ref in words:
+        words.remove(error.ref)
+    typed = shlex.join(["agentrun", verb, *words])
+    items = "" if any(word.partition("=")[0] == "--items" for word in words) else " --items …"
+    return f"{typed}{items} -- {shlex.join(error.argv)} {{}}"
 
 
 def _say_usage(error: Exception) -> int:

@@ -3,6 +3,7 @@
     AgentrunError
     ├── UsageError          2   the command line is wrong
     │   ├── JobError            a job file or its values
+    │   ├── ScriptError         a program was given where a job was expected
     │   ├── ItemsError          where the items come from
     │   ├── AgentError          the agent cannot be loaded; carries the user's traceback
     │   ├── PlanError           the plan needs a person's decision: another job, too many items gone
@@ -53,6 +54,14 @@ class JobError(UsageError):
     def __init__(self, message: str, *, where: str = "", key: str = "", line: int | None = None) -> None:
         super().__init__(message)
         self.where, self.key, self.line = where, key, line
+
+
+class ScriptError(UsageError):
+    """A program, `ref`, was given where a job was expected; `argv` runs it."""
+
+    def __init__(self, message: str, *, ref: str = "", argv: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.ref, self.argv = ref, argv
 
 
 class ItemsError(UsageError):

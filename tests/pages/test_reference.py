@@ -14,7 +14,8 @@ import agentrun
 from agentrun.agents import failure
 from agentrun.checkpoint.summary import Summary as Details
 from agentrun.job.fields import ITEMS, RUN, TOP
-from agentrun_cli.main import COMMANDS, EXITS, INSIDE
+from agentrun_cli.commands import COMMANDS, INSIDE
+from agentrun_cli.main import EXITS
 from pages.page import REPOSITORY, pages, prose
 from pages.parser import commands, flags_of
 

@@ -9,7 +9,7 @@ from agentrun_cli import flags
 
 def resume(
     ctx: typer.Context,
-    job: flags.KnownJob,
+    job: flags.OnlyJob = None,
     settings: flags.Settings = None,
     concurrency: flags.Concurrency = None,
     output: flags.Output = None,
@@ -50,6 +50,7 @@ def resume(
     """Resume an unfinished run.
 
     If there is none, say when the last run finished and what is new since.
+    Without JOB: that of ./job.toml, or the only job known here.
 
     \b
     agentrun resume triage
@@ -58,5 +59,5 @@ def resume(
     """
     from agentrun_cli.launching import launch, options_of
 
-    asked = flags.asked_job(flags.Given(ctx.params))
+    asked = flags.asked_job(flags.Given(ctx.params), resumes=True)
     raise typer.Exit(launch(asked, options_of(asked.given, resume=True)))

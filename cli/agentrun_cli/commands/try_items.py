@@ -56,12 +56,13 @@ def try_items(
     One at a time, one attempt each, without a timeout; breakpoint() works. Outputs go to standard output.
     """
     from agentrun.trial import Trial
-    from agentrun_cli.launching import make_ready, open_asked
+    from agentrun_cli.launching import make_ready, open_asked, warn_of_shell
     from agentrun_cli.terminal import clean_text, say
 
     opened = open_asked(flags.asked_job(flags.Given(ctx.params), ctx.obj), fresh=False)
     with contextlib.ExitStack() as stack:
         found = _choose(opened, _spool_stdin(opened, stack), wanted or [], index or [], count)
+        warn_of_shell(opened.job)
         ready = make_ready(opened)
         if not sys.__stdout__ or not sys.__stdout__.isatty():
             # On a terminal, prints stay on standard output; in a pipe they would mix with the data.

@@ -3,57 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal, Protocol
+from shlex import quote
 
-from agentrun.errors import UsageError
-from agentrun.job.fields import Layer
-from agentrun.job.file import FILE_NAME
-from agentrun.job.kept import JOB_JSON, KeptJob, absolute, decode_job_json
+from agentrun.errors import JobError, ScriptError, UsageError
+from agentrun.job.file import FILE_NAME, read_job_file
+from agentrun.job.kept import absolute
+from agentrun.job.known import LISTED, Found, Known, OpenPlace, named
+from agentrun.job.script import program_argv, script_argv
 
 STATE_FOLDER = ".agentrun"
 STATE_DIR_VARIABLE = "AGENTRUN_STATE_DIR"
-
-
-class KnownJobs(Protocol):
-    """The jobs whose state is in one place, as far as finding and opening a job needs them."""
-
-    def names(self) -> list[str]:
-        """The jobs that are known there, sorted."""
-        ...
-
-    def job_json(self, name: str) -> bytes | None:
-        """What was asked when the job was started last; None if that is not known."""
-        ...
-
-    def kept_flags(self, name: str) -> Layer | None:
-        """The flags kept with the job's unfinished run; None without any."""
-        ...
-
-
-OpenPlace = Callable[[Path], KnownJobs]
-"""From a state folder to the jobs in it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What JOB means: a job file, a file.py:function (`agent`), or a known name (`root`, `name` and `kept`)."""
-
-    kind: Literal["file", "agent", "known"]
-    file: Path | None = None
-    agent: str | None = None
-    root: Path | None = None
-    name: str = ""
-    kept: KeptJob | None = None
-
-
-def read_kept_job(known: KnownJobs, name: str, root: Path) -> KeptJob | None:
-    """What was asked when the job was started last; None if that is not known."""
-    data = known.job_json(name)
-    return decode_job_json(data, root=root, where=str(root / name / JOB_JSON)) if data is not None else None
+_GIVE = "give a job file, or file.py:function"
 
 
 def state_root(base: Path, state_dir: str | None, environ: Mapping[str, str]) -> Path:
@@ -81,11 +44,13 @@ def find_job(
     environ: Mapping[str, str] | None = None,
     *,
     open_place: OpenPlace,
+    is_new: bool = False,
 ) -> Found:
     """What JOB on the command line means; UsageError, with the names that are known, where it means nothing.
 
     A path comes before a name, except for one that cannot be a job: a folder without job.toml, or a file of
-    another kind that happens to have a known job's name.
+    another kind that happens to have a known job's name. A name need not be complete: `summarise` is the only job that
+    begins with `summarise-`. `file.py:function` is the only job with that agent; with `is_new`, a job to be made.
     """
     if not ref.strip() or "\0" in ref:
         raise UsageError(f"the job is {ref!r}; give a job file, file.py:function, or a job's name")
@@ -95,23 +60,68 @@ def find_job(
     if ref.endswith(".toml") and (path.is_file() or "/" in ref):
         return _job_file(ref, path)
     source, colon, function = ref.rpartition(":")
-    if colon and source.endswith(".py") and function:
+    is_agent = bool(colon and source.endswith(".py") and function)
+    if is_agent and is_new:
         return Found(kind="agent", agent=ref)
     root = nearest_root(cwd, state_dir, environ)
-    known = open_place(root).names() if root is not None else []
-    if root is not None and ref in known:
-        return Found(kind="known", root=root, name=ref, kept=read_kept_job(open_place(root), ref, root))
+    known = Known(root, open_place) if root is not None else None
+    if known is not None and (names := known.with_agent(ref, cwd) if is_agent else named(ref, known.names)):
+        return known.only(names, said=f"{ref}: several jobs match")
+    if is_agent:
+        raise UsageError(
+            f"{ref}: no job known here has this agent; to start one, say what its items are: "
+            f"agentrun start {quote(ref)} --items …"
+        )
     if ref.endswith(".py"):
-        raise UsageError(f"{ref}: which function is the agent? Give {ref}:NAME")
+        why = f"which function is the agent? Give {ref}:NAME"
+        raise _not_a_job(ref, why, ("python3", ref)) if path.is_file() else UsageError(f"{ref}: {why}")
     if ref.endswith(".toml") or path.is_file():
         return _job_file(ref, path)
-    raise UsageError(_unknown(ref, path, known))
+    raise UsageError(_unknown(ref, path, known.names if known is not None else []))
+
+
+def only_job(
+    cwd: Path,
+    state_dir: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    open_place: OpenPlace,
+) -> Found:
+    """The job of somebody who names none: that of job.toml here, or else the only one that is known."""
+    if (cwd / FILE_NAME).is_file():
+        return Found(kind="file", file=absolute(cwd / FILE_NAME))
+    root = nearest_root(cwd, state_dir, environ)
+    known = Known(root, open_place) if root is not None else None
+    if known is None or not known.names:
+        raise UsageError(f"which job? There is no {FILE_NAME} here, and no job is known; {_GIVE}")
+    return known.only(known.names, said="which job? Known here")
 
 
 def _job_file(ref: str, path: Path) -> Found:
     if not path.is_file():
         raise UsageError(f"{ref}: there is no such job file; check its name, or make one with: agentrun init")
+    if not ref.endswith(".toml"):
+        _check_toml(ref, path)
     return Found(kind="file", file=absolute(path))
+
+
+def _check_toml(ref: str, path: Path) -> None:
+    """A job file may have any name, but it is TOML; most other files that are given as a job are scripts."""
+    argv = script_argv(ref, path)
+    if argv is None:
+        try:
+            read_job_file(path)
+            return
+        except JobError:
+            if not os.access(path, os.X_OK):
+                raise UsageError(f"{ref}: is not a job file, which is TOML; make one with: agentrun init") from None
+        argv = program_argv(ref)
+    raise _not_a_job(ref, "is a program, not a job", argv)
+
+
+def _not_a_job(ref: str, why: str, argv: tuple[str, ...]) -> ScriptError:
+    does = "to run a program over items, give it after -- instead"
+    return ScriptError(f"{ref}: {why}; {does}", ref=ref, argv=argv)
 
 
 def _unknown(ref: str, path: Path, names: list[str]) -> str:
@@ -121,10 +131,10 @@ def _unknown(ref: str, path: Path, names: list[str]) -> str:
     if near:
         does = f"did you mean {near[0]}?"
     elif names:
-        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-        does = f"known here: {', '.join(names[:8])}{more}"
+        more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+        does = f"known here: {', '.join(names[:LISTED])}{more}"
     else:
-        does = "no job is known here; give a job file, or file.py:function"
+        does = f"no job is known here; {_GIVE}"
     return f"{ref}: no job of that name, and no such file; {does}"
 
 

@@ -22,6 +22,8 @@ class KeptJob:
     file: Path | None = None
     layer: Layer
     """With a job file, only its params are kept: they determine this name. Without one, everything is."""
+    asked: str = ""
+    """The digest of what was asked, if the job's name was made from it: the name has only its first digits."""
 
 
 def absolute(path: Path) -> Path:
@@ -32,9 +34,10 @@ def absolute(path: Path) -> Path:
 def encode_job_json(kept: KeptJob, *, root: Path) -> bytes:
     """Paths inside the parent of `root` are written relative to it, so that it can be moved."""
     if kept.file is not None:
-        more = {"file": _relative(kept.file, root), "params": dict(kept.layer.get("params", {}))}
+        more = {"file": relative(kept.file, root), "params": dict(kept.layer.get("params", {}))}
     else:
-        more = {"base": _relative(kept.base, root), "values": dict(kept.layer.values)}
+        more = {"base": relative(kept.base, root), "values": dict(kept.layer.values)}
+        more |= {"asked": kept.asked} if kept.asked else {}
     return jsontext.encode({"version": JOB_JSON_VERSION, **more}, name=JOB_JSON) + b"\n"
 
 
@@ -50,14 +53,15 @@ def decode_job_json(data: bytes, *, root: Path, where: str = JOB_JSON) -> KeptJo
     if version > JOB_JSON_VERSION:
         raise CheckpointError(f"{where}: is of version {version}, from a newer agentrun; use that one")
     file, params = record.get("file"), record.get("params", {})
-    base, values = record.get("base"), record.get("values", {})
+    base, values, asked = record.get("base"), record.get("values", {}), record.get("asked", "")
     if not isinstance(params, dict) or not isinstance(values, dict):
         raise _damaged(where, "has params or values that are not an object")
     if isinstance(file, str) and file:
         path = absolute(root.parent / file)
         return KeptJob(base=path.parent, file=path, layer=Layer(KEPT_LABEL, {"params": params} if params else {}))
     if isinstance(base, str) and base:
-        return KeptJob(base=absolute(root.parent / base), layer=Layer(JOB_JSON, values))
+        layer = Layer(JOB_JSON, values)
+        return KeptJob(base=absolute(root.parent / base), layer=layer, asked=asked if isinstance(asked, str) else "")
     raise _damaged(where, "names neither a job file nor a folder")
 
 
@@ -65,6 +69,7 @@ def _damaged(where: str, what: str) -> CheckpointError:
     return CheckpointError(f"{where}: {what}; give the job file, or the flags of the first start, again")
 
 
-def _relative(path: Path, root: Path) -> str:
+def relative(path: Path, root: Path) -> str:
+    """A path as seen from the parent of the state folder: the same when both are moved together."""
     parent = root.absolute().parent
     return str(path.relative_to(parent)) if path.is_relative_to(parent) else str(path)

@@ -7,15 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
+from typing import NamedTuple
 
-from agentrun.errors import JobError, UsageError
-from agentrun.job.build import build_job, job_name, prompt_file
+from agentrun.errors import AgentrunError, JobError, UsageError
+from agentrun.job.build import build_job, job_name
 from agentrun.job.env import load_env_file
-from agentrun.job.fields import FLAGS_LABEL, KEPT_LABEL, KINDS, Layer
+from agentrun.job.fields import AGENTS, FLAGS_LABEL, KEPT_LABEL, KINDS, Layer
 from agentrun.job.file import default_name, read_job_file
-from agentrun.job.home import Found, OpenPlace, find_job, read_kept_job, state_root
+from agentrun.job.home import find_job, state_root
 from agentrun.job.job import Job
-from agentrun.job.kept import JOB_JSON, KeptJob, encode_job_json
+from agentrun.job.kept import JOB_JSON, KeptJob, encode_job_json, relative
+from agentrun.job.known import Found, Known, OpenPlace, read_kept_job
+from agentrun.job.naming import digest_ask, former_name, name_asked, same_value
 from agentrun.system.trust import TRUST_VARIABLE
 
 
@@ -51,8 +54,12 @@ def open_job(
     environ = os.environ if environ is None else environ
     flags = flags or Layer(FLAGS_LABEL)
     if found is None and ref is not None:
-        found = find_job(ref, cwd, state_dir, environ, open_place=open_place)
-    base_layers, base, file, default = _foundation(found, flags, cwd, state_dir, environ, open_place)
+        is_new = bool(flags.get("name") or _has_items(flags))
+        found = find_job(ref, cwd, state_dir, environ, open_place=open_place, is_new=is_new)
+    if found is not None and found.agent is not None:
+        # As strong as a flag: it is refused where the unfinished run of that name has another one.
+        flags = Layer(FLAGS_LABEL, {"agent": found.agent}).merge(flags)
+    base_layers, base, file, default, digest = _foundation(found, flags, cwd, state_dir, environ, open_place)
     if found is not None and found.root is not None:
         root, name = found.root, found.name
     else:
@@ -66,8 +73,32 @@ def open_job(
         remembered = KeptJob(base=base, file=file, layer=asked)
     else:
         values = reduce(Layer.merge, [*layers, Layer(JOB_JSON, {"name": job.name})], Layer(JOB_JSON))
-        remembered = KeptJob(base=base, layer=values)
+        remembered = KeptJob(base=base, layer=values, asked=digest)
     return OpenJob(job, root, asked, encode_job_json(remembered, root=root))
+
+
+def find_asked(flags: Layer, root: Path, *, open_place: OpenPlace) -> Found | None:
+    """The known job that flags without a name ask for, if written in the folder of the state folder `root`."""
+    if not _has_items(flags):
+        return None
+    asked = _name_asked(flags, root.parent, root, open_place)
+    return Known(root, open_place).found(asked.name) if asked.is_known else None
+
+
+def _has_items(flags: Layer) -> bool:
+    return any(kind in flags.get("items", {}) for kind in KINDS)
+
+
+class _Foundation(NamedTuple):
+    """What the kept and the given flags are layered on."""
+
+    layers: list[Layer]
+    base: Path
+    file: Path | None
+    name: str
+    """The default name."""
+    asked: str = ""
+    """The digest that the name was made from, if it was."""
 
 
 def _foundation(
@@ -77,43 +108,86 @@ def _foundation(
     state_dir: str | None,
     environ: Mapping[str, str],
     open_place: OpenPlace,
-) -> tuple[list[Layer], Path, Path | None, str]:
-    """The layers below the kept and the given flags; the base, the job file, and the default name."""
+) -> _Foundation:
     if found is not None and found.kind == "file" and found.file is not None:
         return _from_file(found.file)
     if found is not None and found.kind == "known":
-        if found.kept is None:
-            raise UsageError(f"{found.name}: its job.json is gone; give the job file, or the flags, again")
-        if found.kept.file is not None:
-            return _from_file(found.kept.file, found.kept.layer)
-        return [found.kept.layer], found.kept.base, None, found.name
-    layers: list[Layer] = []
-    name = flags.get("name")
-    if found is not None and found.agent is not None:
-        path, _, function = found.agent.rpartition(":")
-        name = name or function.rpartition(".")[2] or Path(path).stem
-        layers = [Layer(FLAGS_LABEL, {"agent": found.agent})]
-    if name is None:
-        name = _name_of_agent(flags)
-    if not any(kind in flags.get("items", {}) for kind in KINDS):
-        # Without items this can only mean the job of that name as it was asked for before.
-        root = state_root(cwd, state_dir, environ)
-        before = read_kept_job(open_place(root), str(name), root)
-        if before is not None and before.file is None:
-            layers = [before.layer, *layers]
-    return layers, cwd, None, str(name)
+        return _from_known(found)
+    root, name = state_root(cwd, state_dir, environ), flags.get("name")
+    if not name:
+        return _from_flags(flags, cwd, root, open_place)
+    # Without items this can only mean the job of that name as it was asked for before.
+    before = read_kept_job(open_place(root), str(name), root) if not _has_items(flags) else None
+    if before is not None and before.file is None:
+        return _Foundation([before.layer], cwd, None, str(name), before.asked)
+    return _Foundation([], cwd, None, str(name))
 
 
-def _name_of_agent(flags: Layer) -> str:
-    """The name of a job given by flags alone: that of its program, or of its prompt's file."""
-    if prompt := flags.get("prompt"):
-        path = prompt_file(prompt)
-        return (Path(path).stem if path else "") or "prompt"
-    return Path((flags.get("command") or [""])[0]).stem or "job"
+def _from_flags(flags: Layer, cwd: Path, root: Path, open_place: OpenPlace) -> _Foundation:
+    """For a job without a file and a name."""
+    if _has_items(flags):
+        asked = _name_asked(flags, cwd, root, open_place)
+        return _Foundation([], cwd, None, asked.name, asked.digest)
+    known = Known(root, open_place)
+    names = [one for one in known.names if _is_same_task(known.peek(one), flags, cwd)]
+    # Without any, building the job says that there are no items.
+    return _from_known(known.only(names, said="several jobs match")) if names else _Foundation([], cwd, None, "job")
 
 
-def _from_file(file: Path, *more: Layer) -> tuple[list[Layer], Path, Path | None, str]:
-    return [read_job_file(file), *more], file.parent, file, default_name(file)
+def _from_file(file: Path, *more: Layer) -> _Foundation:
+    return _Foundation([read_job_file(file), *more], file.parent, file, default_name(file))
+
+
+def _from_known(found: Found) -> _Foundation:
+    if found.kept is None:
+        raise UsageError(f"{found.name}: its job.json is gone; give the job file, or the flags, again")
+    if found.kept.file is not None:
+        return _from_file(found.kept.file, found.kept.layer)
+    return _Foundation([found.kept.layer], found.kept.base, None, found.name, found.kept.asked)
+
+
+def _is_same_task(kept: KeptJob | None, flags: Layer, base: Path) -> bool:
+    """Whether a job without a file has the command or prompt that is asked for."""
+    if kept is None or kept.file is not None or kept.base != base:
+        return False
+    given = [name for name in AGENTS if flags.get(name) is not None]
+    return bool(given) and all(
+        same_value(name, kept.layer.get(name), base) == same_value(name, flags.get(name), base) for name in given
+    )
+
+
+class _AskedName(NamedTuple):
+    name: str
+    digest: str
+    """Empty for a name that was not made from it."""
+    is_known: bool
+
+
+def _name_asked(flags: Layer, base: Path, root: Path, open_place: OpenPlace) -> _AskedName:
+    """The name of the job that the flags ask for: made from them, or the one that an earlier version gave it."""
+    job = build_job([flags], base=base, file=None, default_name="job")
+    digest = digest_ask(job, place=relative(base, root))
+    name, before, known = name_asked(job, digest), former_name(job), Known(root, open_place)
+    if name in known.names:
+        kept = known.peek(name)
+        if kept is not None and kept.asked not in ("", digest):
+            # A name has four digits of the hash: among 300 jobs with one stem, two may well share them.
+            raise UsageError(f"{name}: another job has this name by chance; give this one its own with --name")
+        return _AskedName(name, digest, True)
+    if before in known.names and _digest_kept(known.peek(before), root) == digest:
+        return _AskedName(before, "", True)
+    return _AskedName(name, digest, False)
+
+
+def _digest_kept(kept: KeptJob | None, root: Path) -> str:
+    """The digest of what was asked before; empty if that was a job file, or cannot be understood."""
+    if kept is None or kept.file is not None:
+        return ""
+    try:
+        job = build_job([kept.layer], base=kept.base, file=None, default_name="job")
+    except AgentrunError:
+        return ""
+    return digest_ask(job, place=relative(kept.base, root))
 
 
 def agent_environment(job: Job, environ: Mapping[str, str]) -> dict[str, str]:

@@ -176,15 +176,15 @@ class Claim:
         if not is_running and not _is_unfinished(note, path.parent):
             return
         job, name = _clean(note.job), _clean(note.output)
-        where = f" (its state is in {_clean(_state_of(note, path.parent))})" if note.state else ""
+        state = _clean(_state_of(note, path.parent)) if note.state else ""
+        where = f" (its state is in {state})" if state else ""
         shared = "" if name == output.name else f" by its output {name}, which has the same folder for files,"
         if is_running:
             what, then = "is running now", "wait until that is finished"
         else:
             what = "has an unfinished run"
-            then = (
-                f"finish that first with: agentrun resume {quote(job)}, or remove it with: agentrun clear {quote(job)}"
-            )
+            means = f"{quote(job)} --state-dir {quote(os.path.dirname(state))}" if state else quote(job)
+            then = f"finish that first with: agentrun resume {means}, or remove it with: agentrun clear {means}"
         who = f"the job {job}{where}, which {what}"
         raise JobError(f"{output}: is taken{shared} by {who}; choose another output with -o, or {then}")
 

@@ -20,6 +20,7 @@ from agentrun.item import key_digest
 from agentrun.items.open import Source, open_source
 from agentrun.job.fields import AGENTS
 from agentrun.job.job import STANDARD_INPUT, Job
+from agentrun.job.naming import same_value
 from agentrun.job.options import Options
 from agentrun.outputs.claim import claim_path
 from agentrun.outputs.files import files_folder
@@ -217,7 +218,7 @@ def check_same_job(
         # Older versions wrote down only that there was one.
         was = {**was, "prompt": now["prompt"]}
     for name in names if was else ():
-        if was.get(name) != now.get(name):
+        if same_value(name, was.get(name), job.base) != same_value(name, now.get(name), job.base):
             raise PlanError(
                 f"{job.name}: {which} of this name has {name} = {quoted(was.get(name))}, "
                 f"but this one has {quoted(now.get(name))}; give this one a name of its own with --name, "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from agentrun.errors import AgentrunError
 from agentrun.job import home
 from agentrun.job.fields import Layer
-from agentrun.job.home import Found
+from agentrun.job.known import Found, named
 from agentrun.store.folder.catalogue import FolderCatalogue
 from agentrun.store.port import Catalogue, Store
 
@@ -50,10 +50,41 @@ def catalogue_near(cwd: Path, state_dir: str | None = None, environ: Mapping[str
     return FolderCatalogue(root)
 
 
-def find_job(ref: str, cwd: Path, state_dir: str | None = None, environ: Mapping[str, str] | None = None) -> Found:
+def find_job(
+    ref: str,
+    cwd: Path,
+    state_dir: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    is_new: bool = False,
+) -> Found:
     """What JOB means to somebody in `cwd`: a job file, file.py:function, or the name of a known job."""
     environ = os.environ if environ is None else environ
-    return home.find_job(ref, cwd, state_dir, environ, open_place=FolderCatalogue)
+    return home.find_job(ref, cwd, state_dir, environ, open_place=FolderCatalogue, is_new=is_new)
+
+
+def only_job(cwd: Path, state_dir: str | None = None, environ: Mapping[str, str] | None = None) -> Found:
+    """What somebody in `cwd` means who names no job: job.toml, or the only job that is known."""
+    return home.only_job(cwd, state_dir, os.environ if environ is None else environ, open_place=FolderCatalogue)
+
+
+def root_above(cwd: Path, state_dir: str | None = None, environ: Mapping[str, str] | None = None) -> Path | None:
+    """The nearest state folder in a folder above; None if there is one in `cwd`, or elsewhere by setting."""
+    environ = os.environ if environ is None else environ
+    if home.state_root(cwd, state_dir, environ) != home.state_root(cwd, None, {}):
+        return None
+    root = home.nearest_root(cwd, state_dir, environ)
+    return root if root is not None and root.parent != cwd else None
+
+
+def find_asked(flags: Layer, root: Path) -> Found | None:
+    """The job in the state folder `root` that flags without a name ask for; None if it is not known.
+
+    The flags' paths are relative to the parent of `root`.
+    """
+    from agentrun.job import opening
+
+    return opening.find_asked(flags, root, open_place=FolderCatalogue)
 
 
 def open_job(
@@ -116,11 +147,15 @@ def _by_records(
     from agentrun.job.file import FILE_NAME, default_name
 
     near = catalogue_near(cwd, state_dir, environ)
-    if ref in near.names():
-        return ref, near.store(ref)
+    if len(names := named(ref, near.names())) == 1:
+        return names[0], near.store(names[0])
     file = cwd / ref / FILE_NAME if (cwd / ref).is_dir() else cwd / ref
-    if file.suffix != ".toml":
+    if file.suffix == ".toml":
+        name = default_name(file)
+        beside = catalogue_at(home.state_root(file.parent, state_dir, os.environ if environ is None else environ))
+        return (name, beside.store(name)) if name in beside.names() else None
+    try:
+        found = find_job(ref, cwd, state_dir, environ)
+    except AgentrunError:
         return None
-    name = default_name(file)
-    beside = catalogue_at(home.state_root(file.parent, state_dir, os.environ if environ is None else environ))
-    return (name, beside.store(name)) if name in beside.names() else None
+    return (found.name, near.store(found.name)) if found.root is not None else None

@@ -108,7 +108,7 @@ def test_what_would_fail_all_stops_the_run_and_marks_nothing_failed(
     ended = start(agentrun, llm)
     assert ended.returncode == 4
     assert llm.requests_of() == {"docs/a.md": 1, "docs/b.md": 1}
-    first = next(line for line in ended.stderr.splitlines() if not line.startswith("summarise: 3 items"))
+    first = next(line for line in ended.stderr.splitlines() if ": 3 items, " not in line)
     assert reason in first
     assert {name: count for name, count in status(agentrun).items() if count} == {"done": 1, "pending": 2}
     again = agentrun("resume", "summarise", OPENAI_API_KEY=KEY)
@@ -169,7 +169,7 @@ def test_a_prompt_may_be_edited_while_a_run_is_unfinished(agentrun: Run, docs: P
 
 
 def test_another_kind_of_agent_under_the_same_name_is_refused(agentrun: Run, docs: Path, llm: LlmServer) -> None:
-    assert start(agentrun, llm, "--limit", "1").returncode == 4
+    assert start(agentrun, llm, "--limit", "1", "--name", "summarise").returncode == 4
     ended = agentrun("start", "--name", "summarise", "--items", "docs/*.md", "--", "cat", "{path}")
     assert ended.returncode == 2 and "an unfinished run of this name" in ended.stderr
 

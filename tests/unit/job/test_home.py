@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agentrun.errors import CheckpointError, UsageError
+from agentrun.errors import CheckpointError, ScriptError, UsageError
 from agentrun.job.fields import Layer
-from agentrun.job.home import Found, nearest_root, state_root
 from agentrun.job.home import find_job as find_job_in
+from agentrun.job.home import nearest_root, only_job, state_root
 from agentrun.job.kept import KeptJob, decode_job_json, encode_job_json
+from agentrun.job.known import Found
 from agentrun.store.folder.catalogue import FolderCatalogue
 
 FLAGS = Layer("flags")
@@ -21,8 +23,12 @@ def add_job(root: Path, name: str, kept: KeptJob | None = None) -> Path:
     return folder
 
 
-def find_job(ref: str, cwd: Path) -> Found:
-    return find_job_in(ref, cwd, environ={}, open_place=FolderCatalogue)
+def find_job(ref: str, cwd: Path, *, is_new: bool = False) -> Found:
+    return find_job_in(ref, cwd, environ={}, open_place=FolderCatalogue, is_new=is_new)
+
+
+def kept(base: Path, **values: Any) -> KeptJob:
+    return KeptJob(base=base, layer=Layer("job.json", values))
 
 
 def test_state_is_beside_the_job_unless_placed_elsewhere(tmp_path: Path) -> None:
@@ -57,7 +63,7 @@ def test_a_job_file_a_folder_and_a_function_are_found(tmp_path: Path) -> None:
     assert find_job("t", tmp_path).file == tmp_path / "t" / "job.toml"
     assert find_job("t/job.toml", tmp_path).file == tmp_path / "t" / "job.toml"
     assert find_job("./nightly.toml", tmp_path).file == tmp_path / "nightly.toml"
-    found = find_job("lib/a.py:f", tmp_path)
+    found = find_job("lib/a.py:f", tmp_path, is_new=True)
     assert (found.kind, found.agent) == ("agent", "lib/a.py:f")
 
 
@@ -90,6 +96,90 @@ def test_a_job_that_nobody_knows_is_refused_with_those_that_are(tmp_path: Path) 
     (tmp_path / "docs").mkdir()
     with pytest.raises(UsageError, match=r"has no job\.toml"):
         find_job("docs", tmp_path)
+
+
+def test_the_beginning_of_a_name_is_enough_where_only_one_job_has_it(tmp_path: Path) -> None:
+    root = tmp_path / ".agentrun"
+    add_job(root, "summarise-3f2a", kept(tmp_path, items={"files": "docs/*.txt"}))
+    add_job(root, "summariser")
+    (tmp_path / "summarise").mkdir()
+    assert find_job("summarise", tmp_path).name == "summarise-3f2a"
+    add_job(root, "summarise-91bc", kept(tmp_path, items={"files": "mail/*.txt"}))
+    add_job(root, "summarise-acme", KeptJob(base=tmp_path, file=tmp_path / "job.toml", layer=FLAGS))
+    with pytest.raises(UsageError) as caught:
+        find_job("summarise", tmp_path)
+    assert caught.value.message == (
+        "summarise: several jobs match: summarise-3f2a (docs/*.txt), summarise-91bc (mail/*.txt), summarise-acme; "
+        "give the full name of one, such as summarise-3f2a"
+    )
+    add_job(root, "summarise")
+    assert find_job("summarise", tmp_path).name == "summarise"
+
+
+def test_an_agent_means_the_only_job_that_has_it(tmp_path: Path) -> None:
+    root = tmp_path / ".agentrun"
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "triage.toml").write_text('agent = "lib/agent.py:triage"\n')
+    (tmp_path / "broken.toml").write_text("agent = ")
+    add_job(root, "broken", KeptJob(base=tmp_path, file=tmp_path / "broken.toml", layer=FLAGS))
+    add_job(root, "damaged").joinpath("job.json").write_text("{")
+    add_job(root, "triage", KeptJob(base=tmp_path, file=tmp_path / "triage.toml", layer=FLAGS))
+    add_job(root, "sums", kept(tmp_path, agent="./agent.py:sum"))
+    add_job(root, "words", kept(tmp_path, command=["wc"]))
+    assert find_job("agent.py:sum", tmp_path).name == "sums"
+    assert find_job("../agent.py:sum", tmp_path / "docs").name == "sums"
+    assert find_job(f"{tmp_path}/lib/agent.py:triage", tmp_path).name == "triage"
+    with pytest.raises(
+        UsageError, match=r"no job known here has this agent; .* agentrun start agent\.py:other --items"
+    ):
+        find_job("agent.py:other", tmp_path)
+    add_job(root, "more-sums", kept(tmp_path, agent="agent.py:sum"))
+    with pytest.raises(UsageError, match="several jobs match: more-sums, sums; give the full name of one"):
+        find_job("agent.py:sum", tmp_path)
+
+
+def test_who_names_no_job_means_job_toml_or_the_only_one_that_is_known(tmp_path: Path) -> None:
+    def only() -> Found:
+        return only_job(tmp_path, environ={}, open_place=FolderCatalogue)
+
+    with pytest.raises(UsageError, match=r"which job\? There is no job\.toml here, and no job is known"):
+        only()
+    add_job(tmp_path / ".agentrun", "one")
+    assert only().name == "one"
+    add_job(tmp_path / ".agentrun", "two")
+    with pytest.raises(UsageError, match=r"which job\? Known here: one, two; give the full name of one, such as one"):
+        only()
+    (tmp_path / "job.toml").write_text("")
+    assert only().file == tmp_path / "job.toml"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "mode", "argv"),
+    [
+        ("ask.sh", "#!/bin/sh\nX=1\n", 0o755, ("./ask.sh",)),
+        ("ask.sh", "cat\n", 0o644, ("sh", "ask.sh")),
+        ("ask", "#!/usr/bin/env -S bash -e\n", 0o644, ("bash", "-e", "ask")),
+        ("ask.mjs", "x = 1\n", 0o644, ("node", "ask.mjs")),
+        ("ask", "\x7fELF", 0o755, ("./ask",)),
+        ("ask.py", "", 0o644, ("python3", "ask.py")),
+    ],
+)
+def test_a_program_given_as_a_job_is_told_with_how_to_run_it(
+    tmp_path: Path, name: str, text: str, mode: int, argv: tuple[str, ...]
+) -> None:
+    (tmp_path / name).write_text(text)
+    (tmp_path / name).chmod(mode)
+    with pytest.raises(ScriptError) as caught:
+        find_job(name, tmp_path)
+    assert (caught.value.ref, caught.value.argv) == (name, argv)
+
+
+def test_a_job_file_may_have_any_name_but_it_is_toml(tmp_path: Path) -> None:
+    (tmp_path / "nightly").write_text('agent = "a.py:f"\n')
+    (tmp_path / "notes.txt").write_text("Dear all,\n")
+    assert find_job("nightly", tmp_path).file == tmp_path / "nightly"
+    with pytest.raises(UsageError, match=r"notes\.txt: is not a job file"):
+        find_job("notes.txt", tmp_path)
 
 
 def test_kept_paths_move_with_their_folder(tmp_path: Path) -> None:

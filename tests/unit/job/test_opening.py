@@ -9,7 +9,7 @@ import pytest
 from agentrun.checkpoint.summary import first_checkpoint
 from agentrun.errors import JobError, UsageError
 from agentrun.job.fields import FLAGS_LABEL, Layer
-from agentrun.job.home import read_kept_job
+from agentrun.job.known import read_kept_job
 from agentrun.job.opening import OpenJob, agent_environment
 from agentrun.store.folder.catalogue import FolderCatalogue
 from agentrun.views.finding import open_job, store_of
@@ -72,11 +72,81 @@ def test_a_job_without_a_file_is_resumed_by_name_with_all_that_was_asked(tmp_pat
     assert opened(tmp_path, "fetch", run={"concurrency": 3}).job.concurrency == 3
 
 
-def test_a_function_in_a_file_names_the_job(tmp_path: Path) -> None:
-    found = opened(tmp_path, "summarise.py:summarise", items={"files": "docs/*.txt"})
-    assert (found.job.name, found.job.agent) == ("summarise", "summarise.py:summarise")
+DOCS: dict[str, Any] = {"files": "docs/*.txt"}
+
+
+def test_a_function_in_a_file_and_its_items_name_the_job(tmp_path: Path) -> None:
+    found = opened(tmp_path, "summarise.py:summarise", items=DOCS)
+    assert (found.job.name, found.job.agent) == ("summarise-fd05", "summarise.py:summarise")
+    assert found.job.output == "summarise-fd05.results.jsonl"
     kept = read_job_json_of(found)
     assert kept["values"]["agent"] == "summarise.py:summarise" and kept["base"] == "."
+    assert kept["asked"].startswith("fd05")
+
+
+def test_the_same_ask_finds_its_own_job_and_another_is_another(tmp_path: Path) -> None:
+    ref = "summarise.py:summarise"
+    keep(opened(tmp_path, ref, items=DOCS, run={"concurrency": 4}))
+    again = opened(tmp_path, f"./{ref}", items={"files": "./docs/*.txt"}, output="out.jsonl")
+    assert (again.job.name, again.job.concurrency) == ("summarise-fd05", 4)
+    assert opened(tmp_path, ref, items={"files": "mail/*.txt"}).job.name not in ("summarise", "summarise-fd05")
+    assert opened(tmp_path, ref, items=DOCS, name="mine").job.name == "mine"
+    assert opened(tmp_path, "summarise").job.name == opened(tmp_path, ref).job.name == "summarise-fd05"
+
+
+def test_a_command_without_items_is_the_job_that_has_it(tmp_path: Path) -> None:
+    keep(opened(tmp_path, None, command=["./fetch.sh", "{}"], items={"lines": "urls.txt"}))
+    assert opened(tmp_path, None, command=["./fetch.sh", "{}"]).job.items.pattern == "urls.txt"
+    with pytest.raises(JobError, match="no items are given"):
+        opened(tmp_path, None, command=["./fetch.sh", "-v", "{}"])
+    keep(opened(tmp_path, None, command=["./fetch.sh", "{}"], items={"lines": "more.txt"}))
+    with pytest.raises(UsageError, match=r"several jobs match: fetch-.*; give the full name of one, such as fetch-"):
+        opened(tmp_path, None, command=["./fetch.sh", "{}"])
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_a_job_under_the_name_of_the_versions_before_is_found_by_the_same_command_alone(
+    tmp_path: Path, is_finished: bool
+) -> None:
+    before = opened(tmp_path, "summarise.py:summarise", items=DOCS, name="summarise")
+    keep(before)
+    if is_finished:
+        (folder_of(before) / "state.json").unlink()
+        (folder_of(before) / "runs").mkdir()
+    again = opened(tmp_path, "summarise.py:summarise", items={"files": "./docs/*.txt"}, run={"concurrency": 2})
+    assert (again.job.name, again.job.output) == ("summarise", "summarise.results.jsonl")
+    assert opened(tmp_path, "other.py:summarise", items=DOCS).job.name != "summarise"
+    assert opened(tmp_path, "summarise.py:summarise", items={"files": "*.txt"}).job.name != "summarise"
+    assert opened(tmp_path, "summarise.py:summarise", items=DOCS, params={"a": "1"}).job.name != "summarise"
+
+
+def test_what_is_under_the_name_of_the_versions_before_and_cannot_be_read_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / ".agentrun" / "summarise").mkdir(parents=True)
+    for text in ("{", '{"version": 1, "base": ".", "values": {"items": 1}}', '{"version": 1, "file": "job.toml"}'):
+        (tmp_path / ".agentrun" / "summarise" / "job.json").write_text(text)
+        assert opened(tmp_path, "summarise.py:summarise", items=DOCS).job.name == "summarise-fd05"
+
+
+def test_two_jobs_whose_names_are_the_same_by_chance_are_told_apart(tmp_path: Path) -> None:
+    first = opened(tmp_path, "summarise.py:summarise", items=DOCS)
+    keep(first)
+    path = folder_of(first) / "job.json"
+    path.write_text(path.read_text().replace('"asked":"fd05', '"asked":"fd050'))
+    with pytest.raises(UsageError, match=r"summarise-fd05: another job has this name by chance; .* --name"):
+        opened(tmp_path, "summarise.py:summarise", items=DOCS)
+    by_name = opened(tmp_path, "summarise-fd05", temperature=None)
+    assert read_job_json_of(by_name)["asked"].startswith("fd050")
+
+
+def test_in_a_shared_state_folder_the_same_ask_in_another_folder_is_another_job(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    flags = Layer(FLAGS_LABEL, {"command": ["wc"], "items": DOCS})
+    names = {
+        open_job(None, flags=flags, cwd=tmp_path / name, state_dir=str(tmp_path / "state"), environ={}).job.name
+        for name in ("here", "there")
+    }
+    assert len(names) == 2
 
 
 def read_job_json_of(found: OpenJob) -> dict[str, Any]:
@@ -160,12 +230,12 @@ def test_what_goes_with_a_kind_of_agent_goes_where_that_is_replaced() -> None:
 def test_a_prompt_without_a_file_is_resumed_by_name_with_all_that_was_asked(tmp_path: Path) -> None:
     flags: dict[str, Any] = {"prompt": "@in/ask.md", "model": "openai:m", "items": {"lines": "x.txt"}}
     first = opened(tmp_path, None, **flags, temperature=0.0, run={"budget": 5.0})
-    assert first.job.name == "ask"
+    assert first.job.name.startswith("ask-")
     keep(first)
     again = opened(tmp_path, "ask", model="openai:n")
     assert (again.job.prompt, again.job.model, again.job.temperature) == ("@in/ask.md", "openai:n", 0.0)
     assert again.job.budget == 5.0
-    assert opened(tmp_path, None, **{**flags, "prompt": "Sum up {text}"}).job.name == "prompt"
+    assert opened(tmp_path, None, **{**flags, "prompt": "Sum up {text}"}).job.name.startswith("sum-up-")
 
 
 def test_the_environment_counts_over_the_env_file_and_what_is_missing_is_told(tmp_path: Path) -> None:

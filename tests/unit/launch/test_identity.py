@@ -90,6 +90,44 @@ def test_another_job_under_the_name_of_an_unfinished_run_is_refused(world: World
     assert world.go(overwrite=True).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("asked", "other", "written"),
+    [
+        ({"agent": "agent.py:run"}, {"agent": "other.py:run"}, {"agent": "./agent.py:run"}),
+        (
+            {"command": ("./run.sh", "lib.py"), "agent": None},
+            {"command": ("./run.sh", "-v", "lib.py"), "agent": None},
+            {"command": ("./lib/../run.sh", "./lib.py"), "agent": None},
+        ),
+        (
+            {"prompt": "Sum up {text}", "model": "openai:m", "agent": None},
+            {"prompt": "Translate {text}", "model": "openai:m", "agent": None},
+            {"prompt": "Sum up {text}", "model": "openai:n", "agent": None},
+        ),
+        (
+            {"items": ItemsSpec(kind="jsonl", pattern="items.jsonl", key="id")},
+            {"items": ItemsSpec(kind="jsonl", pattern="more.jsonl", key="id")},
+            {"items": ItemsSpec(kind="jsonl", pattern="./items.jsonl", key="id")},
+        ),
+    ],
+    ids=["agent", "command", "prompt", "items"],
+)
+def test_the_same_job_written_in_another_way_continues_and_another_is_refused(
+    world: World, asked: dict[str, Any], other: dict[str, Any], written: dict[str, Any]
+) -> None:
+    job = replace(world.job, **asked)
+    world.job = job
+    interrupted(world, 4, 2)
+    world.job = replace(job, **other)
+    (world.base / "more.jsonl").write_bytes((world.base / "items.jsonl").read_bytes())
+    with pytest.raises(PlanError, match="--name, or start over with --fresh"):
+        world.go()
+    world.job = replace(job, **written)
+    assert world.go().exit_code == 0 and len(world.ran) == 2
+    world.job = job
+    assert world.go().nothing_to_do
+
+
 def test_fresh_files_the_old_run_as_abandoned_and_starts_over(world: World) -> None:
     interrupted(world, 4, 2)
     found = world.state()

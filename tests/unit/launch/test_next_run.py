@@ -204,7 +204,8 @@ def test_a_missing_output_is_written_again_and_a_new_one_is_a_new_run(world: Wor
 def test_another_task_under_the_name_of_a_finished_run_is_refused_without_a_job_file(world: World) -> None:
     finished(world, "a", "b")
     job = world.job
-    for change in ({"agent": "other.py:run"}, {"agent": None, "command": ("true",)}):
+    prompt = {"agent": None, "prompt": "{v}", "model": "openai:m"}
+    for change in ({"agent": "other.py:run"}, {"agent": None, "command": ("true",)}, prompt):
         world.job = replace(job, **change)
         with pytest.raises(PlanError, match="--name"):
             world.go()

@@ -14,9 +14,11 @@ from agentrun.views.finding import (
     KnownJob,
     catalogue_at,
     catalogue_near,
+    find_asked,
     find_job,
     open_job,
     open_known,
+    root_above,
     store_of,
 )
 from agentrun.views.jobs import list_jobs
@@ -66,7 +68,8 @@ def test_a_job_is_found_by_its_file_by_its_name_and_by_its_function(base: Path) 
     assert (by_file.kind, by_file.file) == ("file", base / "triage.toml")
     assert (by_name.kind, by_name.root, by_name.name) == ("known", base / ".agentrun", "triage")
     assert by_name.kept is not None and by_name.kept.file == base / "triage.toml"
-    assert find_job("agent.py:triage", base, environ={}).kind == "agent"
+    assert find_job("agent.py:triage", base, environ={}).name == "triage"
+    assert find_job("agent.py:triage", base, environ={}, is_new=True).kind == "agent"
     with pytest.raises(UsageError, match=r"did you mean triage\?"):
         find_job("trage", base, environ={})
 
@@ -100,6 +103,25 @@ def test_a_job_to_look_at_has_its_description_and_its_store(base: Path, ref: str
     assert (known.name, known.shown, known.problem) == ("triage", "triage", "")
     assert known.job is not None and known.job.file == base / "triage.toml"
     assert [(item.key, item.record is not None) for item in read_items(known.store)] == [("a", True)]
+
+
+def test_a_job_whose_description_cannot_be_read_is_known_by_the_beginning_of_its_name(base: Path) -> None:
+    launch(base, None, command=["./fetch.sh", "{}"], items={"lines": "items.txt"})
+    (folder,) = (base / ".agentrun").glob("fetch-*")
+    (folder / "job.json").write_text("{")
+    known = open_known("fetch", base, environ={})
+    assert (known.name, known.job) == (folder.name, None) and "is not JSON" in known.problem
+
+
+def test_the_job_of_a_folder_above_is_found_by_what_is_asked(base: Path) -> None:
+    flags = {"command": ["./fetch.sh", "{}"], "items": {"lines": "items.txt"}}
+    assert find_asked(Layer("flags", flags), base / ".agentrun") is None
+    launch(base, None, **flags)
+    found = find_asked(Layer("flags", flags), base / ".agentrun")
+    assert found is not None and found.name.startswith("fetch-") and found.kept is not None
+    assert root_above(base / "below", environ={}) == base / ".agentrun"
+    assert root_above(base, environ={}) is None
+    assert root_above(base / "below", str(base / ".agentrun"), environ={}) is None
 
 
 @pytest.mark.parametrize("ref", ["triage", "triage.toml", "./triage.toml"])
