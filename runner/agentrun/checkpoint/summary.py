@@ -76,6 +76,8 @@ class Summary(Struct, kw_only=True):
     """The name under which items from outside are kept."""
     order: str = ""
     """A digest of the items' keys in their order."""
+    gone: list[str] = []
+    """Digests of the keys of finished items that were gone when the run ended: its records still have them."""
     output: WrittenOutput | None = None
     exit_code: int = 0
     nothing_to_do: bool = False
@@ -128,7 +130,10 @@ class Summary(Struct, kw_only=True):
         return self.number, self.run_id
 
     def as_json(self) -> dict[str, Any]:
-        return {**msgspec.to_builtins(self), "usage": self.usage.as_json()}
+        values: dict[str, Any] = {**msgspec.to_builtins(self), "usage": self.usage.as_json()}
+        # For the next run alone, and perhaps long.
+        del values["gone"]
+        return values
 
 
 _decode = msgspec.json.Decoder(Summary).decode

@@ -29,6 +29,7 @@ def complete(run: Run, store: Store, disk: Disk, claim: Claim) -> Summary:
     output = write_results(books.lines(), run.output, disk, claim.check)
     summary = _summarise(run, "finished")
     summary.output, summary.order = output, run.ledger.order_digest()
+    summary.gone = [digest.hex() for digest in run.ledger.gone()]
     summary.results_cost = books.results_cost
     store.finish(summary)
     store.prune()

@@ -92,6 +92,20 @@ def is_as_finished(run: Run, finished: Summary) -> bool:
     return is_same_order and finished.output is not None and finished.output.path == str(output)
 
 
+def as_kept(run: Run, finished: Summary) -> Summary:
+    """What a launch returns that keeps everything: the finished run, as if nothing of it had been run now."""
+    kept = count_kept(run)
+    return structs.replace(
+        finished,
+        exit_code=0,
+        nothing_to_do=True,
+        ran=0,
+        kept=kept.kept,
+        kept_old_agent=kept.old_agent,
+        left=finished.counts.get("failed", 0),
+    )
+
+
 def open_run(run: Run, finished: Reader, store: Store) -> None:
     """Copy what the new run keeps of the finished one: from here on `store` and the ledger have that alone."""
     rows, steps = array("I"), bytearray()
@@ -153,5 +167,6 @@ def count_kept(run: Run) -> KeptCount:
             ran += ledger.is_settled(row)
         elif ledger.states[row] == DONE:
             kept += 1
-            old_agent += ledger.agent_names[ledger.agents[row]] != run.agent
+            # --rerun does not touch what a person has corrected.
+            old_agent += row not in ledger.edited and ledger.agent_names[ledger.agents[row]] != run.agent
     return KeptCount(ran, kept, old_agent)
