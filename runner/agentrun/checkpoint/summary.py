@@ -55,7 +55,9 @@ class Summary(Struct, kw_only=True):
     kept: int = 0
     """How many results are kept from earlier runs of the series."""
     kept_old_agent: int = 0
-    """Of those kept: how many an older version of the agent made."""
+    """Of those kept: how many an older version of the agent made, and nobody has edited."""
+    old_agents: dict[str, int] = {}
+    """Of those: how many each version made."""
     results_cost: float | None = None
     """What all results cost, in whichever run; None if no cost was reported."""
     launches: int = 0

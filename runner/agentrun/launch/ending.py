@@ -68,7 +68,8 @@ def cut_short(run: Run, reason: StopReason) -> Summary:
 
 def _summarise(run: Run, status: Status) -> Summary:
     summary, kept = Summary.of(run.checkpoint, status=status), count_kept(run)
-    summary.ran, summary.kept, summary.kept_old_agent = kept.ran, kept.kept, kept.old_agent
+    summary.ran, summary.kept = kept.ran, kept.kept
+    summary.kept_old_agent, summary.old_agents = kept.old_agent, dict(kept.old_agents)
     return summary
 
 

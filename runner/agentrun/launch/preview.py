@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.checkpoint.record import Record
 from agentrun.checkpoint.summary import Summary, checkpoint_after, last_finished, next_number
 from agentrun.errors import AgentrunError, CheckpointError
 from agentrun.events import Planned
@@ -19,7 +20,7 @@ from agentrun.runs.intake import Kept
 from agentrun.runs.plan import Plan
 from agentrun.runs.recovery import check_plan, check_run_output, open_items, recover
 from agentrun.runs.reuse import as_kept, is_as_finished
-from agentrun.store.port import Store
+from agentrun.store.port import Posted, Store
 
 if TYPE_CHECKING:
     from agentrun.item import Item
@@ -57,9 +58,22 @@ def plan_launch(job: Job, store: Store, *, agent: str, options: Options) -> Pros
     preview = _Preview(job, store, agent, options, ended)
     finished = last_finished(ended) if not options.fresh else None
     if finished is None:
-        return preview.of(store, new_series(job, ended, found))
+        return preview.of(_NoRecords(), new_series(job, ended, found))
     with store.reader(run_id=finished.run_id) as reader:
         return preview.of(reader, checkpoint_after(finished, number=next_number(ended, found)), finished)
+
+
+class _NoRecords:
+    """What a run begins with that keeps nothing."""
+
+    def scan(self) -> Iterator[tuple[int, Record]]:
+        return iter(())
+
+    def read(self, refs: Iterable[int]) -> Iterator[Record]:
+        return iter(())
+
+    def inbox(self) -> list[Posted]:
+        return []
 
 
 @dataclass(frozen=True, slots=True)

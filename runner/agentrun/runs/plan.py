@@ -63,6 +63,8 @@ class Plan:
     """Run again: files of the result are gone, or are not what they were."""
     kept_old_agent: int = 0
     """Of those kept: made by an older version of the agent, in an earlier run."""
+    old_agents: dict[str, int] = field(default_factory=dict)
+    """Of those: how many each version made."""
     failed: int = 0
     """Failed before, and retried after the others."""
     left: int = 0

@@ -82,6 +82,10 @@ def recover(
     mark_edits(ledger, posted, kept)
     left_out = {ledger.find(bytes.fromhex(digest)) for digest in finished.gone} if finished is not None else set()
     plan = list_items(source, ledger, tries_again=tries_again, keep_changed=job.keep_changed, left_out=left_out)
+    if finished is not None and plan.moved and ledger.order_digest() == finished.order:
+        # Their records name older positions: they moved while that run was unfinished.
+        plan.moved = 0
+        del plan.examples["moved"]
     plan.examples["gone"] = [record.key for record in kept.read(plan.gone_refs)]
     check_plan(plan, source, accepted=checkpoint.context.gone, options=options, is_new_run=not is_resumed)
     run = Run(job, agent, checkpoint, is_resumed, ledger, plan)
@@ -97,7 +101,9 @@ def recover(
     if is_resumed:
         _count_deaths(run)
         _note_versions(run)
-    plan.kept_old_agent = count_kept(run).old_agent if finished is not None else 0
+    if finished is not None:
+        counted = count_kept(run)
+        plan.kept_old_agent, plan.old_agents = counted.old_agent, dict(counted.old_agents)
     return run
 
 
