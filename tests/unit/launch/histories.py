@@ -7,6 +7,7 @@ word for. It says which calls of the agent were owed.
 
 from __future__ import annotations
 
+import random
 import tempfile
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, fields, replace
@@ -14,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.messages import Answered, Ask
@@ -36,6 +38,8 @@ from unit.launch.bench import Died, World, dies_after, failing
 KEYS = [f"k{number}" for number in range(6)]
 ONE_OF_THEM = st.sampled_from(KEYS)
 RERUN = st.sampled_from([None, None, None, "old-agent", "all"])
+HISTORIES = 100
+"""How many are tried with one seed."""
 COUNTS = [one.name for one in fields(Plan) if one.type == "int"]
 
 
@@ -254,8 +258,11 @@ class Histories(RuleBasedStateMachine):
             unfinished,
             series,
             {key: (view.state, view.record.seq if view.record is not None else 0) for key, view in views.items()},
-            {key for key, view in views.items() if view.record is not None and (view.record.edited or view.record.by)}
-            | {one.key for one in messages if isinstance(one, EditMessage)},
+            edited := (
+                {key for key, view in views.items() if view.record is not None and view.record.edited}
+                | {one.key for one in messages if isinstance(one, EditMessage)}
+            ),
+            edited | {key for key, view in views.items() if view.record is not None and view.record.by},
             {one.key for one in messages if isinstance(one, RedoMessage)},
         )
 
@@ -267,9 +274,11 @@ class Histories(RuleBasedStateMachine):
             made = self.made.get(key)
             if made is None or key in before.redone:
                 continue
-            assert key not in before.by_hand, f"{key} was edited or skipped by a person"
+            is_changed = made.value != self.values[key]
+            assert key not in before.edited, f"{key} was edited by a person"
+            assert is_changed or key not in before.by_hand, f"{key} was skipped by a person"
             word = (
-                made.value != self.values[key]
+                is_changed
                 or options.rerun == "all"
                 or (options.rerun == "old-agent" and made.agent != self._fingerprint)
                 or (is_new and (made.tone != self._tone or self.world.job.max_age_seconds == 0))
@@ -311,10 +320,31 @@ class Look:
     series: str
     states: dict[str, tuple[str, int]]
     """State and number of each item's newest record."""
+    edited: set[str]
+    """Items whose output a person has edited, or is about to."""
     by_hand: set[str]
-    """Items that a person has edited or skipped, or is about to."""
+    """These, and items that a person has skipped."""
     redone: set[str]
     """Items that a person wants to have redone."""
+
+
+def history_settings(histories: int, *, derandomize: bool = False) -> settings:
+    return settings(
+        max_examples=histories,
+        stateful_step_count=25,
+        derandomize=derandomize,
+        database=None,
+        deadline=None,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def try_histories(chance: random.Random) -> int:
+    """Histories by chance, for the long tests: how many were tried."""
+    machine = seed(chance.getrandbits(64))(type("Histories", (Histories,), {}))
+    run_state_machine_as_test(machine, settings=history_settings(HISTORIES))
+    return HISTORIES
 
 
 def counts_of(planned: Planned) -> dict[str, int]:

@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, Phase, settings
-
-from unit.launch.histories import Histories
+from unit.launch.histories import Histories, history_settings
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(
-    max_examples=200,
-    stateful_step_count=25,
-    derandomize=True,
-    phases=[Phase.generate],
-    print_blob=False,
-    report_multiple_bugs=False,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+# The same histories every time; `make torture` has others.
+TestHistories.settings = history_settings(200, derandomize=True)
