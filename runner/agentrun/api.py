@@ -95,7 +95,8 @@ def run(
     """Run `agent` over `items`, resuming the unfinished run of this name if there is one.
 
     After a finished run, results of items that are as they were are kept; the others run. `fresh=True` runs everything,
-    `rerun="old-agent"` also the results of older versions of the agent; those that are kept are a warning `StaleResults`.
+    `rerun="old-agent"` also the results of older versions of the agent. Where those are kept, the warning
+    `StaleResults` says how many.
 
     `items` are dicts, texts (`str`) or files (`Path`). Further values are those of a job file (`concurrency`,
     `output`, `params`, `timeout`, `retries`, `allow_failures`, `isolation`, `carry` …) and `fresh`, `rerun`, `limit`,

@@ -10,7 +10,7 @@ RESUME = f"{OURS} resume"
 
 
 def unchanged(bench: Bench) -> list[Row]:
-    """The whole process: of a start that says that nothing is to run; of a resume, up to its first call, where it dies."""
+    """The whole process: of a start with nothing to run; of a resume, up to its first call, where it dies."""
     arena, total = bench.arena, bench.sizes.long
     finished, killed = arena.job(total, width=WIDTH), arena.job(total, width=WIDTH)
     bench.say(f"{total:,} items, to the end, and to be killed at the last")

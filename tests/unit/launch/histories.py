@@ -22,6 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.messages import Answered, Ask
 from agentrun.checkpoint.message import EditMessage, RedoMessage
+from agentrun.checkpoint.summary import last_finished
 from agentrun.errors import AgentrunError, ItemsError, UsageError
 from agentrun.events import Planned
 from agentrun.job.options import Options
@@ -250,13 +251,15 @@ class Histories(RuleBasedStateMachine):
         """What is on disk now."""
         store = self.world.store()
         with store.reader() as reader:
-            unfinished, series = reader.checkpoint is not None, reader.series_of(reader.run_id) or ""
+            # Not of a run that was given up: its results do not count.
+            last = reader.checkpoint or last_finished(reader.summaries)
+            unfinished, series = reader.checkpoint is not None, reader.series_of(last.run_id) if last else ""
         messages = [one.message for one in store.inbox()]
         with open_listing(store) as listing:
             views = {view.key: view for view in listing.items()}
         return Look(
             unfinished,
-            series,
+            series or "",
             {key: (view.state, view.record.seq if view.record is not None else 0) for key, view in views.items()},
             edited := (
                 {key for key, view in views.items() if view.record is not None and view.record.edited}
