@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml constraints.txt .ci/install
 	@touch $(STAMP)
 
 demo: $(STAMP) ## the sample batch of 200 documents, offline
-	@$(BIN)/agentrun start samples/triage/job.toml --fresh
+	@$(BIN)/agentrun start samples/triage/job.toml --fresh --yes
 
 test: $(STAMP) ## all tests but the areas and the gate
 	$(PYTEST) --durations 15

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from agentrun_cli import loop
@@ -76,6 +76,7 @@ def launch(asked: Asked, options: Options) -> int:
     """Run one launch, or show its plan; return the exit code."""
     from agentrun.errors import AgentrunError, BusyError
     from agentrun.views.finding import store_of
+    from agentrun_cli.asking.starting import confirm_fresh, wants_rerun
 
     given = asked.given
     loop.exit_on_interrupt()
@@ -85,13 +86,23 @@ def launch(asked: Asked, options: Options) -> int:
         if options.resume and (nothing := _nothing_to_resume(job, store)) is not None:
             _refuse_what_needs_a_run(job, options)
             return _end_without_run(nothing, job, store, asked)
+        if options.fresh and not given.get("plan"):
+            from agentrun.views.giving_up import given_up
+
+            confirm_fresh(job.name, given_up(store), given)
         if not given.get("quiet"):
             warn_of_shell(job)
         ready = make_ready(opened)
         if given.get("plan"):
-            show_plan(ready, store, options, as_json=given.get("as_json"))
+            show_plan(ready, store, options, asked)
             return 0
-        return _run(ready, store, asked, options)
+        summary = _run(ready, store, asked, options)
+        if not options.resume:
+            # The launch has put its own handlers back.
+            loop.exit_on_interrupt()
+            if wants_rerun(summary, job, given):
+                summary = _run(ready, store, asked, replace(options, rerun="old-agent"))
+        return summary.exit_code
     except AgentrunError as error:
         if isinstance(error, BusyError) and given.get("if_free"):
             return 0
@@ -144,7 +155,7 @@ def _end_without_run(summary: Summary, job: Job, store: Store, asked: Asked) -> 
     return 0
 
 
-def _run(ready: Ready, store: Store, asked: Asked, options: Options) -> int:
+def _run(ready: Ready, store: Store, asked: Asked, options: Options) -> Summary:
     import time
 
     from agentrun.errors import AgentrunError, BusyError
@@ -178,7 +189,8 @@ def _run(ready: Ready, store: Store, asked: Asked, options: Options) -> int:
         if not isinstance(error, BusyError) and error.exit_code in (74, 75) and _is_unfinished(store):
             error.resume_with = f"agentrun resume {how_to_name(job.name, store.folder, asked)}"
         raise
-    return _end(summary, job, store, asked, time.monotonic() - began, is_resume=options.resume)
+    _end(summary, job, store, asked, time.monotonic() - began, is_resume=options.resume)
+    return summary
 
 
 def _is_unfinished(store: Store) -> bool:
@@ -207,7 +219,7 @@ def _end(summary: Summary, job: Job, store: Store, asked: Asked, seconds: float,
     name = how_to_name(job.name, store.folder, asked)
     lines = closing_lines(summary, job.name, name, seconds)
     if summary.nothing_to_do:
-        lines = nothing_lines(summary, job.name, name)
+        lines = nothing_lines(summary, job, name)
     if summary.exit_code or not asked.given.get("quiet"):
         for line in lines:
             console.say(line)
@@ -235,21 +247,30 @@ def _stdin(job: Job, store: Store, asked: Asked) -> BinaryIO | None:
 # ---- planning without a launch
 
 
-def show_plan(ready: Ready, store: Store, options: Options, *, as_json: bool) -> None:
+def show_plan(ready: Ready, store: Store, options: Options, asked: Asked) -> None:
     """Print the plan. Takes no lock and changes nothing on disk."""
     from agentrun.launch.execute import plan_launch
-    from agentrun_cli.drawing.plan import first_argv, plan_json, plan_lines
+    from agentrun.views.giving_up import given_up
+    from agentrun_cli.drawing.plan import Outlook, first_argv, plan_json, plan_lines
 
     job, version = ready.opened.job, ready.agent.fingerprint
     prospect = plan_launch(job, store, agent=version, options=options)
-    planned, refusal = prospect.planned, prospect.refusal
+    refusal = prospect.refusal
     try:
         argv = first_argv(job, prospect.first)
     except ValueError as error:
         argv, refusal = list(job.command or ()), refusal or f"the first item's command {error}"
-    if as_json:
-        nothing = prospect.is_nothing
-        console.put_json(plan_json(planned, argv=argv, refusal=refusal, version=version, is_nothing=nothing))
+    outlook = Outlook(
+        prospect.planned,
+        how_to_name(job.name, store.folder, asked),
+        argv,
+        version,
+        refusal,
+        prospect.nothing,
+        given_up(store) if options.fresh else None,
+    )
+    if asked.given.get("as_json"):
+        console.put_json(plan_json(outlook))
         return
-    for line in plan_lines(planned, argv=argv, refusal=refusal, version=version, is_nothing=prospect.is_nothing):
+    for line in plan_lines(outlook):
         console.put(line)

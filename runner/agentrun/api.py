@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import orjson
 
 from agentrun.checkpoint import summary as checkpoint
-from agentrun.errors import RunError
+from agentrun.errors import RunError, StaleResults
 from agentrun.events import Watcher, ignore
 from agentrun.job.fields import RUN, Layer
 from agentrun.job.options import Options, rerun_of
@@ -96,7 +97,8 @@ def run(
     """Run `agent` over `items`, resuming the unfinished run of this name if there is one.
 
     After a finished run, results of items that are as they were are kept; the others run. `fresh=True` runs everything,
-    `rerun="old-agent"` also the results of older versions of the agent.
+    `rerun="old-agent"` also the results of older versions of the agent. Where those are kept, the warning
+    `StaleResults` says how many.
 
     `items` are dicts, texts (`str`) or files (`Path`). Further values are those of a job file (`concurrency`,
     `output`, `params`, `timeout`, `retries`, `allow_failures`, `isolation`, `carry` …) and `fresh`, `rerun`, `limit`,
@@ -107,8 +109,11 @@ def run(
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return launching.run_here()
-    return launching.run_in_thread()
+        summary = launching.run_here()
+    else:
+        summary = launching.run_in_thread()
+    _warn_of_old_agents(summary)
+    return summary
 
 
 async def arun(
@@ -124,7 +129,18 @@ async def arun(
 ) -> Summary:
     """`run`, on the running event loop. Cancelling it stops the launch, which can be resumed."""
     launching = _Launching(agent, items, name, store, state_dir, on_event, key, values)
-    return await launching.run_cancellable()
+    summary = await launching.run_cancellable()
+    _warn_of_old_agents(summary)
+    return summary
+
+
+def _warn_of_old_agents(summary: Summary) -> None:
+    """Where no plan is shown: results of an older version of the agent are among those that were kept."""
+    if count := summary.details.get("kept_old_agent", 0):
+        kept = "1 result is" if count == 1 else f"{count:,} results are"
+        again = 'run them again with rerun="old-agent"'
+        # At the caller of `run` or `arun`.
+        warnings.warn(f"{summary.job}: {kept} by an older version of the agent; {again}", StaleResults, stacklevel=3)
 
 
 class _Only(Catalogue):

@@ -16,7 +16,7 @@
     └── RunError                a run did not complete (`Summary.check`); the summary's exit code
 
 Exceptions that an agent raises to say how its item ends are a tree of their own: `Retry`, `Fail`, `Skip`, `Stop`.
-`Parked`, which `ctx.ask` raises, is a BaseException.
+`Parked`, which `ctx.ask` raises, is a BaseException. `StaleResults` is a warning.
 """
 
 from __future__ import annotations
@@ -127,6 +127,10 @@ class HowItEnded(Protocol):
 
     @property
     def exit_code(self) -> int: ...
+
+
+class StaleResults(UserWarning):
+    """Results of an older version of the agent were kept; `rerun="old-agent"` runs them again."""
 
 
 class RunError(AgentrunError):

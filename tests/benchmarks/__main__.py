@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks import against
 from benchmarks.arena import TESTS, Arena, Spoiled
 from benchmarks.bench import QUICK, Bench, Sizes, say
-from benchmarks.figures import long, million, one_by_one, programs, rate, starts
+from benchmarks.figures import long, million, one_by_one, programs, rate, starts, unchanged
 from benchmarks.machine import describe
 from benchmarks.peers import Peers
 from benchmarks.table import Row, render
@@ -38,6 +38,7 @@ FIGURES: dict[str, Callable[[Bench], list[Row]]] = {
     "memory": million.memory,
     "resume": million.resume,
     "results": million.results,
+    "unchanged": unchanged.unchanged,
     "bytes": long.written,
     "workers": programs.workers,
     "commands": programs.commands,

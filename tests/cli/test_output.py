@@ -141,7 +141,7 @@ def test_no_color_and_dumb_terminals_are_honoured(command: str, tmp_path: Path) 
     hostile_job(tmp_path)
     _, seen = on_terminal(command, *GO, cwd=tmp_path, TERM="dumb")
     assert "\x1b" not in seen
-    _, seen = on_terminal(command, *GO, "--fresh", cwd=tmp_path, NO_COLOR="1")
+    _, seen = on_terminal(command, *GO, "--fresh", "--yes", cwd=tmp_path, NO_COLOR="1")
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]", seen) and "failed  [/x]key" in seen
 
 

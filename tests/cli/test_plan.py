@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +42,7 @@ def test_a_plan_tells_what_is_kept_changed_new_and_gone_and_what_is_refused(agen
     before = tree(job)
     ended = agentrun("resume", "work", "--plan")
     assert ended.returncode == 0 and tree(job) == before
-    assert "kept 0, to run 2" in ended.stdout
+    assert "  kept 0, to run 3\n" in ended.stdout
     assert "changed, run again: 1 (items/b.txt)" in ended.stdout
     assert "gone from the source, left out: 1 (items/a.txt)" in ended.stdout
     assert "this launch would be refused" in ended.stdout and "--allow-gone" in ended.stdout
@@ -63,6 +64,57 @@ def test_after_a_finished_run_the_plan_counts_in_what_people_posted(agentrun: Ru
     for command in ("start", "resume"):
         ended = agentrun(command, "work", "--plan")
         assert ended.returncode == 0 and tree(job) == before
-        assert "would start a new run, with the results of the run of" in ended.stdout
-        assert "kept 2, to run 1" in ended.stdout
-    assert "kept 2, to run 1" in agentrun("start", "work").stderr
+        assert "work: would start a new run, 1 of 3 items to run\n" in ended.stdout
+        assert re.search(r"^  kept from the run of \d\d:\d\d: 2 · redo 1$", ended.stdout, re.MULTILINE)
+        assert "    redo: items/b.txt\n" in ended.stdout
+    said = agentrun("start", "work").stderr
+    assert "work: a new run, 1 of 3 items to run → " in said and ": 2 · redo 1\n" in said
+
+
+def test_after_a_finished_run_the_plan_is_one_line_of_counts_the_same_before_and_at_the_start(
+    agentrun: Run, job: Path
+) -> None:
+    assert agentrun("start", "work").returncode == 0
+    (job / "items" / "a.txt").unlink()
+    (job / "items" / "b.txt").write_text("another")
+    for name in ("d", "e"):
+        (job / "items" / f"{name}.txt").write_text("new")
+    line = re.compile(r"^  kept from the run of \d\d:\d\d: 1 · new 2 · changed 1 · gone 1$", re.MULTILINE)
+    assert line.search(agentrun("start", "work", "--plan").stdout)
+    planned = json.loads(agentrun("start", "work", "--plan", "--json").stdout)
+    counts = {kind: count for kind, count in planned["counts"].items() if count}
+    assert counts == {"kept": 1, "run": 2, "new": 2, "changed": 1, "gone": 1, "moved": 1} and planned["to_run"] == 3
+    ended = agentrun("start", "work")
+    assert line.search(ended.stderr) and "  3 run, 1 kept\n" in ended.stderr
+
+
+def test_an_older_agent_is_named_with_the_command_that_reruns_its_results(agentrun: Run, job: Path) -> None:
+    assert agentrun("start", "work").returncode == 0
+    version = json.loads(agentrun("start", "work", "--plan", "--json").stdout)["version"]
+    (job / "agent.py").write_text((job / "agent.py").read_text().replace("upper()", "lower()"))
+    by = f"  by an older agent: 3 of version {version}\n  to run those again: agentrun start "
+    said = agentrun("start", "work", "--plan").stdout
+    assert said.startswith("work: nothing to run, 3 results kept from the run of ") and by in said
+    ended = agentrun("start", "work")
+    assert ended.returncode == 0 and by in ended.stderr and "[y/N]" not in ended.stderr
+    assert len((job / "ran.log").read_text().splitlines()) == 3
+    (job / "items" / "d.txt").write_text("text d")
+    assert by in agentrun("start", "work").stderr
+    assert len((job / "ran.log").read_text().splitlines()) == 4
+    # As it was printed, where it was printed.
+    command = next(line for line in ended.stderr.splitlines() if "--rerun" in line).partition(": agentrun ")[2]
+    again = agentrun(*command.split())
+    assert ": 1 · rerun 3\n" in again.stderr and "  3 run, 1 kept\n" in again.stderr
+    assert len((job / "ran.log").read_text().splitlines()) == 7
+
+
+def test_for_items_that_point_at_their_content_nothing_to_run_says_what_is_compared(
+    agentrun: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "urls.txt").write_text("a\nb\n")
+    words = ("start", "--name", "n", "--items", "urls.txt", "--as", "lines", "--", "echo", "{}")
+    assert agentrun(*words).returncode == 0
+    first, compared, last = agentrun(*words).stderr.splitlines()
+    assert first.startswith("n: nothing to run, 2 results kept from the run of ")
+    assert compared == "  only the lines are compared, not what they point to, such as files or pages"
+    assert last == "  to run everything again: agentrun start n --fresh"

@@ -189,7 +189,7 @@ def test_the_next_start_after_completion_runs_nothing_and_a_fresh_one_everything
     agentrun(tmp_path, "start", "job.toml")
     assert not (tmp_path / ".agentrun/j/state.json").exists()
     said = agentrun(tmp_path, "start", "job.toml", "--plan").stdout
-    assert said.startswith("j: would run nothing; 2 results are kept from the run of ")
+    assert said.startswith("j: nothing to run, 2 results kept from the run of ")
     said = agentrun(tmp_path, "start", "job.toml").stderr
     assert said.startswith("j: nothing to run, 2 results kept from the run of ") and said.endswith("start j --fresh\n")
     assert calls(tmp_path) == ["one", "two"]

@@ -33,11 +33,12 @@ from crash import (
 from crash.damage import STATE, is_noticed, journal_of, put_back, records, snapshots
 from crash.disks import CALLS
 from crash.faults import ERRORS, fail_at, starting_points
-from crash.harness import Long, run_apart
+from crash.harness import Long, again_and_again, run_apart
 from crash.inspection import Stage, record_history, recover
 from crash.model import Model, Operation, State
 from crash.second import Crashes
 from crash.workload import Workload, scratch
+from unit.launch.histories import try_histories
 
 ITEMS = 200
 DEPTH = 3
@@ -182,6 +183,7 @@ TESTS: dict[str, Callable[[int, float], Iterator[int]]] = {
     "calls": calls,
     "damage": damage,
     "repairs": repairs,
+    "plans": _of_processes(again_and_again(try_histories)),
     "steps": _of_processes(test_steps_killed.LONG["steps and questions"]),
     "command": _of_processes(test_kill_command.LONG["kill -9 of the real command"]),
     "full-disk": _of_processes(test_full_disk.LONG["full disk"]),

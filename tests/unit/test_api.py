@@ -121,6 +121,25 @@ def test_fresh_begins_anew_with_the_items_given_now() -> None:
     assert [line["key"] for line in second.results()] == ["x", "y"]
 
 
+def test_results_of_an_older_agent_are_kept_with_a_warning_and_run_again_on_request() -> None:
+    agentrun.run(picky, items=["a", "b"], version="1").check()
+    for _ in range(2):
+        with pytest.warns(
+            agentrun.StaleResults, match=r'picky: 2 results are by an older .* rerun="old-agent"'
+        ) as seen:
+            kept = agentrun.run(picky, items=["a", "b"], version="2")
+        assert kept.ok and kept.details["kept_old_agent"] == 2
+        assert seen[0].filename == __file__
+    again = agentrun.run(picky, items=["a", "b"], version="2", rerun="old-agent")
+    assert again.ok and (again.details["ran"], again.details["kept_old_agent"]) == (2, 0)
+
+
+def test_arun_warns_of_results_of_an_older_agent_too() -> None:
+    asyncio.run(agentrun.arun(picky, items=["a"], version="1"))
+    with pytest.warns(agentrun.StaleResults, match="1 result is by an older version"):
+        asyncio.run(agentrun.arun(picky, items=["a"], version="2"))
+
+
 def test_items_are_dicts_texts_or_paths(tmp_path: Path) -> None:
     (tmp_path / "doc.txt").write_text("in a file")
     seen: dict[str, Any] = {}

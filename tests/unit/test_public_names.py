@@ -33,6 +33,7 @@ def test_the_public_names_are_these() -> None:
         "RunError",
         "Skip",
         "SourceChangedError",
+        "StaleResults",
         "Stop",
         "Summary",
         "TrustError",

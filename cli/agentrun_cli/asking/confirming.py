@@ -75,7 +75,7 @@ def confirm(name: str, question: str, *, yes: bool, otherwise: str) -> None:
 
     if yes:
         return
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         raise UsageError(f"{name}: {otherwise}: this is not a terminal, so nobody can confirm; add --yes")
     if not agrees(question):
         say(f"{name}: {otherwise}")
@@ -88,7 +88,7 @@ def agrees(question: str, *, yes: bool = False) -> bool:
 
     if yes:
         return True
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         say(f"{question} this is not a terminal, so nobody can confirm; add --yes")
         return False
     say(f"{question} [y/N]")

@@ -21,6 +21,7 @@ def start(
     limit: flags.Limit = None,
     plan: flags.Plan = False,
     fresh: flags.Fresh = False,
+    yes: flags.Yes = False,
     rerun: flags.Rerun = None,
     failed: flags.Failed = False,
     prompt: flags.Prompt = None,

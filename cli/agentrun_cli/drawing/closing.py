@@ -9,21 +9,28 @@ from agentrun_cli import terminal as console
 from agentrun_cli.terminal import clean, coloured
 
 if TYPE_CHECKING:
+    from agentrun.job.job import Job
     from agentrun.money.budget import Totals
     from agentrun.views.jobs import OpenQuestion, Summary
     from agentrun.views.since import Changes
 
 
-def nothing_lines(summary: Summary, job: str, name: str) -> Iterator[str]:
-    """For a start that kept everything: what there is, and the command that runs it again all the same."""
-    from agentrun_cli.drawing.plan import began_at
+_COMPARED = {"lines": "lines", "jsonl": "records", "csv": "rows", "python": "values"}
+"""What is compared of items that may only point at their content."""
+
+
+def nothing_lines(summary: Summary, job: Job, name: str) -> Iterator[str]:
+    """For a start that kept everything: what there is, and the commands that run some or all of it again."""
+    from agentrun_cli.drawing.plan import began_at, old_agent_lines
 
     where = f" → {console.shown_path(summary.output.path)}" if summary.output is not None else ""
     kept = console.counted(summary.kept, "result")
-    yield f"{job}: nothing to run, {kept} kept from the run of {began_at(summary.run_id)}{where}"
-    if summary.kept_old_agent:
-        again = f"agentrun start {name} --rerun old-agent"
-        yield f"  by an older agent: {summary.kept_old_agent:,}; to run them again: {again}"
+    yield f"{job.name}: nothing to run, {kept} kept from the run of {began_at(summary.run_id)}{where}"
+    yield from old_agent_lines(summary.old_agents, name)
+    if summary.left:
+        yield f"  failed before and left: {summary.left:,}; to retry them: agentrun start {name} --failed"
+    if what := _COMPARED.get(job.items.kind):
+        yield f"  only the {what} are compared, not what they point to, such as files or pages"
     yield f"  to run everything again: agentrun start {name} --fresh"
 
 
@@ -50,7 +57,6 @@ def since_words(since: Changes) -> str:
 
 def closing_lines(summary: Summary, job: str, name: str, seconds: float) -> Iterator[str]:
     """How it ended, and the commands for what comes next; `name` names the job in them."""
-    from agentrun.money.usage import format_cost
     from agentrun.values.units import format_duration
 
     counts, total, code = summary.counts, summary.total, summary.exit_code
@@ -59,11 +65,11 @@ def closing_lines(summary: Summary, job: str, name: str, seconds: float) -> Iter
     done = f"{counts.get('done', 0):,} of {total:,}"
     took = f" in {format_duration(seconds)}"
     if code == 0:
-        kept = f" ({summary.ran:,} run, {summary.kept:,} kept)" if summary.kept else ""
-        yield f"{coloured('done', 'green')}: {done}{others}{kept}{took}{where}"
-        yield from _cost_lines(summary.usage)
-        if summary.kept and summary.results_cost is not None:
-            yield f"  all results:  {format_cost(summary.results_cost)}, in this run and earlier ones"
+        yield f"{coloured('done', 'green')}: {done}{others}{took}{where}"
+        if summary.kept:
+            yield f"  {kept_words(summary)}"
+        if not summary.kept or summary.usage.tokens or summary.usage.lost:
+            yield from _cost_lines(summary.usage)
         if counts.get("failed"):
             yield f"  the reasons:  agentrun failures {name}"
         return
@@ -86,6 +92,17 @@ def closing_lines(summary: Summary, job: str, name: str, seconds: float) -> Iter
     failed = " --failed" if code == 1 and summary.left == counts["failed"] else ""
     flags = f" {summary.flags}" if summary.flags else ""
     yield f"  to resume:    agentrun resume {name}{failed}{flags}"
+
+
+def kept_words(summary: Summary) -> str:
+    """For a run that kept results of earlier ones: how many it ran itself, and what these and all of them cost."""
+    from agentrun.money.usage import format_cost
+
+    words = f"{summary.ran:,} run, {summary.kept:,} kept"
+    if summary.results_cost is None:
+        return words
+    here, all_ = format_cost(summary.usage.cost or 0.0), format_cost(summary.results_cost)
+    return f"{words}; {here} this run, {all_} for all results"
 
 
 def _cost_lines(usage: Totals) -> Iterator[str]:

@@ -86,7 +86,7 @@ class PlainView:
 
         if isinstance(event, Planned):
             self._grace_seconds = event.job.grace_seconds
-            for line in opening_lines(event):
+            for line in opening_lines(event, self.name):
                 self.say(line)
         elif isinstance(event, Began):
             self.progress = event.progress

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from agentrun.events import Planned
     from agentrun.item import Item
     from agentrun.job.job import Job
+    from agentrun.views.giving_up import GivenUp
     from agentrun.views.jobs import Summary
 
 
@@ -23,6 +25,7 @@ _KINDS = {
     "too_old": "older than max_age, run again",
     "other_params": "made with other params, run again",
     "rerun": "run again on purpose (--rerun)",
+    "redone": "started over on purpose",
     "files_missing": "files of their results are missing or changed, run again",
     "failed": "failed before, retried last",
     "left": "failed before, left (--failed retries them)",
@@ -31,6 +34,39 @@ _KINDS = {
     "gone": "gone from the source, left out",
     "moved": "moved, their results kept",
 }
+_SINCE_LAST_RUN = {
+    "run": "new",
+    "changed": "changed",
+    "again": "behind a changed carry",
+    "redone": "redo",
+    "too_old": "too old",
+    "other_params": "other params",
+    "rerun": "rerun",
+    "files_missing": "files missing",
+    "failed": "failed before",
+    "left": "failed before and left",
+    "kept_changed": "changed but kept",
+    "gone": "gone",
+}
+"""After a finished run: what is not kept, in a word each."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What `--plan` shows."""
+
+    planned: Planned
+    name: str
+    """How to name the job in a command."""
+    argv: Sequence[str] | None
+    """The first item's command line, for a job that runs a program."""
+    version: str
+    """The agent's fingerprint."""
+    refusal: str = ""
+    nothing: Summary | None = None
+    """The finished run, if all of it is kept."""
+    given_up: GivenUp | None = None
+    """What --fresh gives up."""
 
 
 def agent_of(job: Job) -> str:
@@ -67,8 +103,8 @@ def last_run(summary: Summary) -> str:
     return f"{summary.status} {ago(age_seconds(summary.ended_at))}: {', '.join(parts)}"
 
 
-def opening_lines(planned: Planned) -> Iterator[str]:
-    """The lines printed before anything is spent."""
+def opening_lines(planned: Planned, name: str) -> Iterator[str]:
+    """The lines printed before anything is spent; `name` names the job in commands."""
     job, plan, output = planned.job, planned.plan, shown_path(planned.output)
     if not planned.resumed:
         at_a_time = f", {job.concurrency} at a time" if job.concurrency > 1 else ""
@@ -77,24 +113,56 @@ def opening_lines(planned: Planned) -> Iterator[str]:
             yield f"  the last run {last_run(planned.last)}"
     else:
         if planned.from_run:
-            yield f"{job.name}: a new run, with the results of the run of {began_at(planned.from_run)} → {output}"
+            yield f"{job.name}: a new run, {_share(planned)} to run → {output}"
         else:
             begun = began_at(planned.run_id)
             yield f"{job.name}: resuming the run of {begun} (launch {planned.launch}) → {output}"
-        yield from count_lines(planned)
+        yield from count_lines(planned, name)
     for note in planned.notes:
         yield f"  {clean(note)}"
 
 
-def count_lines(planned: Planned) -> Iterator[str]:
+def count_lines(planned: Planned, name: str) -> Iterator[str]:
+    """How many items are kept, and how many run for which reason."""
     plan = planned.plan
-    yield f"  kept {plan.kept:,}, to run {plan.run:,}"
-    if plan.kept_old_agent:
-        yield f"  kept, but by an older agent: {plan.kept_old_agent:,} (--rerun old-agent runs them again)"
+    if planned.from_run:
+        kept = f"kept from the run of {began_at(planned.from_run)}: {plan.kept:,}"
+        counts = [f"{words} {count:,}" for kind, words in _SINCE_LAST_RUN.items() if (count := getattr(plan, kind))]
+        if not counts and plan.moved:
+            counts = [f"moved {plan.moved:,}"]
+        yield f"  {' · '.join([kept, *counts])}"
+        yield from old_agent_lines(plan.old_agents, name)
+        return
+    yield f"  kept {plan.kept:,}, to run {plan.to_run:,}"
     for kind, words in _KINDS.items():
         count = getattr(plan, kind)
         if count and kind not in ("kept", "run"):
             yield f"  {words}: {count:,}{_examples(plan.examples.get(kind, ()), count)}"
+
+
+def old_agent_lines(versions: Mapping[str, int], name: str) -> Iterator[str]:
+    """The results that older versions of the agent made, and the command that runs them again."""
+    if versions:
+        of = ", ".join(f"{count:,} of version {clean(version, limit=40)}" for version, count in versions.items())
+        yield f"  by an older agent: {of}"
+        yield f"  to run those again: agentrun start {name} --rerun old-agent"
+
+
+def given_up_words(given_up: GivenUp) -> str:
+    """What --fresh gives up, as a list in words."""
+    parts = []
+    if given_up.finished or given_up.waiting:
+        waiting = f" and {given_up.waiting:,} waiting for a person" if given_up.waiting else ""
+        finished = counted(given_up.finished, "finished item")
+        parts.append(f"the unfinished run of {began_at(given_up.run_id)} with {finished}{waiting}")
+    if given_up.edited:
+        parts.append(f"{counted(given_up.edited, 'output')} edited by hand")
+    parts += [f"{count:,} posted {kind}{'' if count == 1 else 's'}" for kind, count in given_up.posted.items()]
+    return ", ".join(parts)
+
+
+def _share(planned: Planned) -> str:
+    return f"{planned.plan.to_run:,} of {counted(planned.plan.total, 'item')}"
 
 
 def _examples(keys: Sequence[str], count: int) -> str:
@@ -134,18 +202,18 @@ def source_of(job: Job) -> str:
     return f"{job.items.kind} {where}{key}"
 
 
-def plan_lines(
-    planned: Planned, *, argv: Sequence[str] | None, refusal: str, version: str, is_nothing: bool
-) -> Iterator[str]:
+def plan_lines(outlook: Outlook) -> Iterator[str]:
     """The whole plan, for --plan."""
     import shlex
 
+    planned, argv, given_up = outlook.planned, outlook.argv, outlook.given_up
     job, plan = planned.job, planned.plan
-    if is_nothing:
-        kept = counted(plan.kept, "result")
-        yield f"{job.name}: would run nothing; {kept} are kept from the run of {began_at(planned.from_run)}"
+    if outlook.nothing is not None:
+        from agentrun_cli.drawing.closing import nothing_lines
+
+        yield from nothing_lines(outlook.nothing, job, outlook.name)
     elif planned.from_run:
-        yield f"{job.name}: would start a new run, with the results of the run of {began_at(planned.from_run)}"
+        yield f"{job.name}: would start a new run, {_share(planned)} to run"
     elif planned.resumed:
         yield f"{job.name}: would resume the run of {began_at(planned.run_id)} (launch {planned.launch})"
     else:
@@ -153,6 +221,8 @@ def plan_lines(
         yield f"{job.name}: would start a new run{of}"
         if planned.last is not None:
             yield f"  the last run {last_run(planned.last)}"
+    if given_up:
+        yield f"  --fresh gives up {given_up_words(given_up)}; it asks first (--yes: it does not)"
     rows = [("items", source_of(job))]
     if plan.first_keys:
         more = ", …" if plan.total > len(plan.first_keys) else ""
@@ -160,23 +230,32 @@ def plan_lines(
     if argv is not None:
         rows.append(("command", clean(shlex.join(argv), limit=2000)))
     else:
-        rows.append(("agent", f"{clean(job.agent or agent_of(job))} (version {version})"))
+        rows.append(("agent", f"{clean(job.agent or agent_of(job))} (version {outlook.version})"))
     rows += [("output", shown_path(planned.output)), ("limits", limits_of(job))]
     for name, text in rows:
         yield f"  {name:<8} {text}"
     if not plan.total:
         yield "  the items are read at the start"
-    else:
-        yield from count_lines(planned)
+    elif outlook.nothing is None:
+        yield from count_lines(planned, outlook.name)
+        yield from _example_lines(planned)
     for note in planned.notes:
         yield f"  {clean(note)}"
-    if refusal:
-        yield f"this launch would be refused: {clean(refusal, limit=2000)}"
+    if outlook.refusal:
+        yield f"this launch would be refused: {clean(outlook.refusal, limit=2000)}"
 
 
-def plan_json(
-    planned: Planned, *, argv: Sequence[str] | None, refusal: str, version: str, is_nothing: bool
-) -> dict[str, Any]:
+def _example_lines(planned: Planned) -> Iterator[str]:
+    """A few keys for each count of a line that has none."""
+    plan = planned.plan
+    for kind, words in _SINCE_LAST_RUN.items() if planned.from_run else ():
+        if keys := plan.examples.get(kind):
+            more = ", …" if getattr(plan, kind) > len(keys) else ""
+            yield f"    {words}: {', '.join(clean(key, limit=60) for key in keys)}{more}"
+
+
+def plan_json(outlook: Outlook) -> dict[str, Any]:
+    planned, argv = outlook.planned, outlook.argv
     job, plan = planned.job, planned.plan
     limits = {
         "concurrency": job.concurrency,
@@ -192,24 +271,31 @@ def plan_json(
     return {
         "job": job.name,
         "resumed": planned.resumed,
-        "run_id": planned.run_id if planned.resumed else None,
+        "from_run": planned.from_run or None,
+        "run_id": planned.run_id if planned.resumed and not planned.from_run else None,
         "launch": planned.launch,
         "items": str(job.items),
         "total": plan.total,
-        "counts": {kind: getattr(plan, kind) for kind in _KINDS},
+        "counts": {
+            **{kind: getattr(plan, kind) for kind in _KINDS},
+            # Of those to run: which the last run did not have.
+            "new": plan.run if planned.from_run else 0,
+        },
         "to_run": plan.to_run,
-        "nothing_to_do": is_nothing,
+        "nothing_to_do": outlook.nothing is not None,
         "kept_old_agent": plan.kept_old_agent,
+        "old_agents": plan.old_agents,
+        "gives_up": outlook.given_up.as_json() if outlook.given_up else None,
         "first_keys": plan.first_keys,
         "examples": plan.examples,
         "agent": job.agent,
         "model": job.model if job.prompt is not None else None,
         "argv": list(argv) if argv is not None else None,
-        "version": version,
+        "version": outlook.version,
         "output": str(planned.output),
         "limits": limits,
         "notes": list(planned.notes),
-        "refused": refusal or None,
+        "refused": outlook.refusal or None,
     }
 
 

@@ -367,6 +367,12 @@ class Ledger:
             digest.update(self._digests[row * 16 : row * 16 + 16])
         return digest.hexdigest()
 
+    def gone(self) -> Iterator[bytes]:
+        """The digests of finished items that are not among the current ones."""
+        for row in range(self.rows):
+            if self.states[row] in _FINISHED and not self.is_listed(row):
+                yield bytes(self._digests[row * 16 : row * 16 + 16])
+
     def rows_in(self, *wanted: int) -> Iterator[int]:
         """The current items' rows in these states, in order."""
         for row in self.order:

@@ -63,7 +63,9 @@ class Summary(Struct, kw_only=True):
     kept: int = 0
     """How many results are kept from earlier runs of the series."""
     kept_old_agent: int = 0
-    """Of those kept: how many an older version of the agent made."""
+    """Of those kept: how many an older version of the agent made, and nobody has edited."""
+    old_agents: dict[str, int] = {}
+    """Of those: how many each version made."""
     results_cost: float | None = None
     """What all results cost, in whichever run; None if no cost was reported."""
     launches: int = 0
@@ -84,6 +86,8 @@ class Summary(Struct, kw_only=True):
     """The name under which items from outside are kept."""
     order: str = ""
     """A digest of the items' keys in their order."""
+    gone: list[str] = []
+    """Digests of the keys of finished items that were gone when the run ended: its records still have them."""
     output: WrittenOutput | None = None
     exit_code: int = 0
     nothing_to_do: bool = False
@@ -136,7 +140,10 @@ class Summary(Struct, kw_only=True):
         return self.number, self.run_id
 
     def as_json(self) -> dict[str, Any]:
-        return {**msgspec.to_builtins(self), "usage": self.usage.as_json()}
+        values: dict[str, Any] = {**msgspec.to_builtins(self), "usage": self.usage.as_json()}
+        # For the next run alone, and perhaps long.
+        del values["gone"]
+        return values
 
 
 _decode = msgspec.json.Decoder(Summary).decode

@@ -38,6 +38,7 @@ def complete(run: Run, store: Store, output: Output, disk: Disk, claim: Claim) -
     written = output.write(books.results, disk, claim.check)
     summary = _summarise(run, "finished")
     summary.output, summary.order = written, run.ledger.order_digest()
+    summary.gone = [digest.hex() for digest in run.ledger.gone()]
     summary.results_cost = books.results_cost
     store.finish(summary)
     store.prune()
@@ -121,7 +122,8 @@ def _next_command(job: Job, reason: StopReason) -> str:
 
 def _summarise(run: Run, status: Status) -> Summary:
     summary, kept = Summary.of(run.checkpoint, status=status), count_kept(run)
-    summary.ran, summary.kept, summary.kept_old_agent = kept.ran, kept.kept, kept.old_agent
+    summary.ran, summary.kept = kept.ran, kept.kept
+    summary.kept_old_agent, summary.old_agents = kept.old_agent, dict(kept.old_agents)
     return summary
 
 

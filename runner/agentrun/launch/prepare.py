@@ -22,7 +22,7 @@ from agentrun.outputs.results import done_results
 from agentrun.outputs.workspace import Workspace
 from agentrun.runs.intake import Kept
 from agentrun.runs.recovery import check_item_files, check_run_output, has_messages, open_items, recover, run_output
-from agentrun.runs.reuse import count_kept, is_as_finished, open_run
+from agentrun.runs.reuse import as_kept, is_as_finished, open_run
 from agentrun.runs.run import Run
 from agentrun.store.port import Reader, Store
 from agentrun.system.disk import Disk
@@ -67,34 +67,26 @@ class Preparation:
                 raise
             self.watcher(Warned(f"{error.message}; it is kept as {self.store.set_aside()}"))
             found = None
-        if isinstance(found, Summary):
-            return found
         if found is not None and not self.options.fresh:
             return self._plan(found)
         ended = self.store.summaries()
         finished = last_finished(ended) if not self.options.fresh else None
         if self.options.resume and not has_messages(finished, self.store.inbox()):
             return last_run(self.job, ended)
-        number = next_number(ended, found)
         if finished is not None:
-            return self._continue(finished, number)
-        checkpoint = first_checkpoint(self.job, number=number)
-        # Items from outside need not be given again.
-        before = found.context if found is not None else last_finished(ended)
-        checkpoint.context.spool = before.spool if before is not None else None
-        return self._plan(checkpoint, abandoned=found)
+            return self._continue(finished, next_number(ended, found))
+        return self._plan(new_series(self.job, ended, found), abandoned=found)
 
-    def _load(self) -> Checkpoint | Summary | None:
+    def _load(self) -> Checkpoint | None:
         loaded = self.store.load(accept_edits=self.options.accept_edits)
         if loaded.finished is None:
             return loaded.checkpoint
         # The last launch died between filing the summary and clearing the state.
         self.store.finish(loaded.finished)
         self.store.prune()
-        if not loaded.finished.is_finished:
-            return None
-        self.watcher(Warned("the run was finished already; its state is cleared now"))
-        return structs.replace(loaded.finished, exit_code=0, nothing_to_do=True)
+        if loaded.finished.is_finished:
+            self.watcher(Warned("the run was finished already; its state is cleared now"))
+        return None
 
     def _plan(self, checkpoint: Checkpoint, *, abandoned: Checkpoint | None = None) -> Prepared:
         """For a run that is resumed, or begins a series."""
@@ -128,15 +120,7 @@ class Preparation:
             self.claim.take(output.path, finished.run_id, is_folder=output.form == "folder")
             output.restore(lambda: done_results(run.ledger, reader), Disk(), self.claim.check)
             self.claim.release()
-        kept = count_kept(run)
-        return structs.replace(
-            finished,
-            exit_code=0,
-            nothing_to_do=True,
-            ran=0,
-            kept=kept.kept,
-            kept_old_agent=kept.old_agent,
-        )
+        return as_kept(run, finished)
 
     def _check_output(self, checkpoint: Checkpoint) -> None:
         """Whether the results can be written, and may be; from here on the output is this run's."""
@@ -200,6 +184,15 @@ class Preparation:
         name = f"items-{launch}-{time.time_ns():x}.spool"
         self.store.keep(name, chunks)
         return name
+
+
+def new_series(job: Job, ended: Iterable[Summary], abandoned: Checkpoint | None) -> Checkpoint:
+    """The checkpoint of a run that begins a series, and gives up the unfinished run `abandoned`."""
+    checkpoint = first_checkpoint(job, number=next_number(ended, abandoned))
+    # Items from outside need not be given again.
+    before = abandoned.context if abandoned is not None else last_finished(ended)
+    checkpoint.context.spool = before.spool if before is not None else None
+    return checkpoint
 
 
 def nothing_to_resume(job: Job, reader: Reader) -> Summary | None:

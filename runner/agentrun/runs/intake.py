@@ -69,12 +69,15 @@ def look_up(run: Run, kept: Kept, posted: Sequence[Posted]) -> tuple[dict[int, R
     return newest, steps
 
 
-def mark_edits(ledger: Ledger, posted: Iterable[Posted]) -> None:
-    """Before the items are listed: what a person has corrected is kept, also where the item has changed since."""
-    for one in posted:
-        row = _row(ledger, one)
-        if row >= 0 and isinstance(one.message, EditMessage) and ledger.states[row] == DONE:
+def mark_edits(ledger: Ledger, posted: Iterable[Posted], kept: Kept) -> None:
+    """Before the items are listed: what a person has corrected is kept, also where the item has changed since, or its
+    result would be run again."""
+    found = [(_row(ledger, one), one.message) for one in posted if isinstance(one.message, EditMessage)]
+    edits = [(row, message) for row, message in found if row >= 0 and ledger.states[row] == DONE]
+    for (row, message), record in zip(edits, kept.read(ledger.refs[row] for row, _ in edits), strict=True):
+        if record.seq == message.seq and record.gen == message.gen:
             ledger.edited.add(row)
+            ledger.origins[row] = min(ledger.origins[row], EARLIER)
 
 
 def forget(run: Run, rows: Iterable[int], kept: Kept) -> list[Taken]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -57,17 +57,21 @@ class Plan:
     """Run again: the result was made with other params."""
     rerun: int = 0
     """Run again because that was asked for (--rerun)."""
+    redone: int = 0
+    """Started over because a person asked for it (redo, --forget-steps)."""
     files_missing: int = 0
     """Run again: files of the result are gone, or are not what they were."""
     kept_old_agent: int = 0
     """Of those kept: made by an older version of the agent, in an earlier run."""
+    old_agents: dict[str, int] = field(default_factory=dict)
+    """Of those: how many each version made."""
     failed: int = 0
     """Failed before, and retried after the others."""
     left: int = 0
     """Failed before, and left alone."""
     waiting: int = 0
     gone: int = 0
-    """Finished items that the source no longer has."""
+    """Finished items that the source no longer has; in a new run, of those that the last run had."""
     finished: int = 0
     """Finished items on record, gone ones included."""
     first_keys: list[str] = field(default_factory=list)
@@ -84,7 +88,7 @@ class Plan:
 
     @property
     def to_run(self) -> int:
-        on_purpose = self.too_old + self.other_params + self.rerun + self.files_missing
+        on_purpose = self.too_old + self.other_params + self.rerun + self.redone + self.files_missing
         return self.run + self.changed + self.again + on_purpose + self.failed
 
 
@@ -151,10 +155,12 @@ def list_items(
     *,
     tries_again: Callable[[int], bool],
     keep_changed: bool = False,
+    left_out: Set[int] = frozenset(),
 ) -> Plan:
     """Pass over the source once: which items there are now, and what the records say of them.
 
-    `tries_again(row)` says whether this launch retries a failed item.
+    `tries_again(row)` says whether this launch retries a failed item. `left_out` are rows of finished items that
+    were gone before: they are not gone a second time.
     """
     plan = Plan(finished=ledger.states.count(DONE) + ledger.states.count(SKIPPED))
     order = array("I")
@@ -217,6 +223,9 @@ def list_items(
     if ledger.rows > len(order):
         for row, state in enumerate(states):
             if state in (DONE, SKIPPED) and not ledger.is_listed(row):
+                if row in left_out:
+                    plan.finished -= 1
+                    continue
                 plan.gone += 1
                 if len(plan.gone_refs) < EXAMPLES:
                     plan.gone_refs.append(refs[row])
@@ -257,4 +266,4 @@ def too_much_gone(plan: Plan, *, accepted: int) -> bool:
 
 def is_mostly_again(plan: Plan) -> bool:
     """Would the plan run more than a tenth of the finished items again?"""
-    return (plan.to_run - plan.run - plan.failed) * 10 > plan.finished
+    return (plan.to_run - plan.run - plan.failed - plan.redone) * 10 > plan.finished

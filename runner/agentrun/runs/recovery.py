@@ -82,8 +82,13 @@ def recover(
         return is_tried_again(ledger, row, agent=agent, retry_all=options.failed, carries=job.carry)
 
     posted = kept.inbox() if has_records else []
-    mark_edits(ledger, posted)
-    plan = list_items(source, ledger, tries_again=tries_again, keep_changed=job.keep_changed)
+    mark_edits(ledger, posted, kept)
+    left_out = {ledger.find(bytes.fromhex(digest)) for digest in finished.gone} if finished is not None else set()
+    plan = list_items(source, ledger, tries_again=tries_again, keep_changed=job.keep_changed, left_out=left_out)
+    if finished is not None and plan.moved and ledger.order_digest() == finished.order:
+        # Their records name older positions: they moved while that run was unfinished.
+        plan.moved = 0
+        del plan.examples["moved"]
     plan.examples["gone"] = [record.key for record in kept.read(plan.gone_refs)]
     check_plan(plan, source, accepted=checkpoint.context.gone, options=options, is_new_run=not is_resumed)
     run = Run(job, agent, checkpoint, is_resumed, ledger, plan)
@@ -99,7 +104,9 @@ def recover(
     if is_resumed:
         _count_deaths(run)
         _note_versions(run)
-    plan.kept_old_agent = count_kept(run).old_agent if finished is not None else 0
+    if finished is not None:
+        counted = count_kept(run)
+        plan.kept_old_agent, plan.old_agents = counted.old_agent, dict(counted.old_agents)
     return run
 
 
@@ -149,21 +156,22 @@ def _take_in(
     for one in taken:
         record = one.records[0]
         run.refs_before[one.row] = run.ledger.refs[one.row]
-        before = bucket_of(run.ledger, one.row, tries_again)
+        before = "kept_changed" if one.row in run.plan.contents_now else bucket_of(run.ledger, one.row, tries_again)
         run.count(one.row, record)
-        recount(run.plan, record.key, before, bucket_of(run.ledger, one.row, tries_again))
+        is_kept = one.row in run.plan.contents_now
+        after = "kept_changed" if is_kept else bucket_of(run.ledger, one.row, tries_again)
+        recount(run.plan, record.key, before, "redone" if record.kind == "redo" else after)
         if run.job.carry and record.kind not in BESIDE:
             # What follows an edited carry is run again: no record comes after this seq.
             chain.note(one.row, structs.replace(record, as_=-1) if record.as_ is None else record)
             if record.as_ is None:
                 run.carry_row = one.row
-    counts = Counter(_DONE_BY_PEOPLE[one.records[0].kind] for one in taken)
+    counts = Counter(_DONE_BY_PEOPLE[kind] for one in taken if (kind := one.records[0].kind) in _DONE_BY_PEOPLE)
     run.notes += [f"{what}: {count}" for what, count in counts.items()]
 
 
 _DONE_BY_PEOPLE = {
     "answer": "answered, so they continue",
-    "redo": "started over on purpose",
     "done": "edited by hand",
     "skipped": "skipped by hand",
 }

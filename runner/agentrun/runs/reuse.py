@@ -12,7 +12,8 @@ its old record, which is copied, does not fit the content, and each launch sees 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -95,6 +96,21 @@ def is_as_finished(run: Run, finished: Summary) -> bool:
     return (written.path, written.form, written.names) == asked
 
 
+def as_kept(run: Run, finished: Summary) -> Summary:
+    """What a launch returns that keeps everything: the finished run, as if nothing of it had been run now."""
+    kept = count_kept(run)
+    return structs.replace(
+        finished,
+        exit_code=0,
+        nothing_to_do=True,
+        ran=0,
+        kept=kept.kept,
+        kept_old_agent=kept.old_agent,
+        old_agents=dict(kept.old_agents),
+        left=finished.counts.get("failed", 0),
+    )
+
+
 def open_run(run: Run, finished: Reader, store: Store) -> None:
     """Copy what the new run keeps of the finished one: from here on `store` and the ledger have that alone."""
     rows, steps = array("I"), bytearray()
@@ -140,21 +156,29 @@ def _kept_records(run: Run, finished: Reader, note: Callable[[int, bool], None])
 
 @dataclass(frozen=True, slots=True)
 class KeptCount:
-    """How many items a run settled itself, how many results it keeps from earlier runs, and how many of those an older
-    version of the agent made."""
+    """How many items a run settled itself, how many results it keeps from earlier runs, and how many of those each
+    older version of the agent made: as many as `--rerun old-agent` would run again."""
 
     ran: int
     kept: int
-    old_agent: int
+    old_agents: Mapping[str, int]
+
+    @property
+    def old_agent(self) -> int:
+        return sum(self.old_agents.values())
 
 
 def count_kept(run: Run) -> KeptCount:
     ledger = run.ledger
-    ran = kept = old_agent = 0
+    ran = kept = 0
+    versions: Counter[int] = Counter()
     for row in ledger.order:
         if ledger.origins[row] == OWN:
             ran += ledger.is_settled(row)
         elif ledger.states[row] == DONE:
             kept += 1
-            old_agent += ledger.agent_names[ledger.agents[row]] != run.agent
-    return KeptCount(ran, kept, old_agent)
+            # --rerun does not touch what a person has corrected.
+            if row not in ledger.edited:
+                versions[ledger.agents[row]] += 1
+    names = {ledger.agent_names[number]: count for number, count in versions.items()}
+    return KeptCount(ran, kept, {name: count for name, count in names.items() if name != run.agent})

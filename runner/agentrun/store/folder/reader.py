@@ -67,8 +67,12 @@ class FolderReader(Reader):
         self.summary = next((one for one in self.summaries if one.run_id == run_id), None)
         if self.summary is None:
             raise CheckpointError(f"{self._folder}: no run {run_id} has ended here; see: agentrun status {self.name}")
-        path = self._runs.journal(run_id)
-        if not self._open(path, self.summary.journal_length):
+        path, length = self._runs.journal(run_id), self.summary.journal_length
+        state = self._checkpoint() if not self._open(path, length) else None
+        if state is not None and state.run_id == run_id:
+            # The summary is filed, and the journal about to be.
+            path = self._folder / state.journal.name
+        if not self._open(path, length):
             raise CheckpointError(f"{path}: is missing, with the records of that run; restore it, or use --fresh")
 
     def _is_alone(self) -> bool:

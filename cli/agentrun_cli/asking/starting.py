@@ -1,0 +1,43 @@
+"""What `start` asks: before people's work is given up, and whether results of an older agent should run again."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from agentrun_cli import terminal as console
+from agentrun_cli.asking.confirming import agrees, confirm
+
+if TYPE_CHECKING:
+    from agentrun.job.job import Job
+    from agentrun.views.giving_up import GivenUp
+    from agentrun.views.jobs import Summary
+    from agentrun_cli.flags import Given
+
+
+def confirm_fresh(name: str, given_up: GivenUp, given: Given) -> None:
+    """Say what --fresh gives up, and ask if a person is there; exit 2 if not, or if they say no."""
+    from agentrun_cli.drawing.plan import given_up_words
+
+    yes = bool(given.get("yes"))
+    if not given_up:
+        return
+    if not (yes and given.get("quiet")):
+        console.say(f"{name}: --fresh gives up {given_up_words(given_up)}")
+    confirm(name, "start over?", yes=yes, otherwise="nothing was started")
+
+
+def wants_rerun(summary: Summary, job: Job, given: Given) -> bool:
+    """Whether a person wants the results of an older agent run again; asked only if nothing else was run."""
+    if summary.exit_code or summary.ran or not summary.kept_old_agent or not _is_heard(given, job):
+        return False
+    results = console.counted(summary.kept_old_agent, "result")
+    are, them = ("is", "it") if summary.kept_old_agent == 1 else ("are", "them")
+    return agrees(f"{results} {are} by an older agent; run {them} again?")
+
+
+def _is_heard(given: Given, job: Job) -> bool:
+    """Whether somebody sees the question and can answer: not where standard input is the items."""
+    is_quiet = given.get("quiet") or given.get("as_json") or job.items.pattern == "-"
+    streams = (sys.stdin, sys.__stderr__)
+    return not is_quiet and all(stream is not None and stream.isatty() for stream in streams)

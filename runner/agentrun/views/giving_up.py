@@ -1,0 +1,71 @@
+"""What `--fresh` gives up: people's work, and results that no finished run has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from agentrun.checkpoint.summary import last_finished
+from agentrun.errors import CheckpointError
+from agentrun.runs.intake import is_for
+from agentrun.store.port import Reader, Store
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """False if nothing would be lost: the results of a finished run can be made again, and its records are kept."""
+
+    run_id: str = ""
+    """The unfinished run; empty if there is none."""
+    finished: int = 0
+    """How many items that run has finished."""
+    waiting: int = 0
+    """How many of its items wait for a person."""
+    edited: int = 0
+    """How many results a person has edited."""
+    posted: Mapping[str, int] = field(default_factory=dict)
+    """How many messages of each kind no launch has processed yet."""
+
+    def __bool__(self) -> bool:
+        return bool(self.finished or self.waiting or self.edited or self.posted)
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def given_up(store: Store) -> GivenUp:
+    """Looks without the lock. A state that cannot be read is put aside by the launch, and so not given up."""
+    try:
+        with store.reader() as reader:
+            checkpoint, finished = reader.checkpoint, last_finished(reader.summaries)
+            if checkpoint is not None:
+                counts = checkpoint.counts
+                return GivenUp(
+                    checkpoint.run_id,
+                    finished=counts.get("done", 0) + counts.get("skipped", 0),
+                    waiting=counts.get("waiting", 0),
+                    edited=_edited(reader),
+                    posted=_posted(reader, checkpoint.run_id),
+                )
+        if finished is None:
+            return GivenUp()
+        with store.reader(run_id=finished.run_id) as reader:
+            return GivenUp(edited=_edited(reader), posted=_posted(reader, finished.run_id))
+    except CheckpointError:
+        return GivenUp()
+
+
+def _edited(reader: Reader) -> int:
+    # Most runs have none, and that is found out without decoding their records.
+    if not any(record.edited is not None for _, record in reader.search("edited")):
+        return 0
+    newest = {record.key: record.edited is not None for _, record in reader.records() if record.kind != "step"}
+    return sum(newest.values())
+
+
+def _posted(reader: Reader, run_id: str) -> dict[str, int]:
+    series = reader.series_of(run_id) or run_id
+    messages = [one.message for one in reader.inbox() if one.message is not None]
+    return dict(Counter(one.kind for one in messages if is_for(one, run_id, series)))
