@@ -16,6 +16,10 @@ class Work:
 
     row: int
     item: Item
+    began: float = 0.0
+    """When its slot started it, by the monotonic clock; 0 before that."""
+    doing: str = ""
+    """Its current step, or what it last reported, for people who watch."""
 
 
 @dataclass(slots=True)
