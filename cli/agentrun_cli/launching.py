@@ -70,6 +70,9 @@ def launch(asked: Asked, options: Options) -> int:
     from agentrun.views.finding import store_of
 
     given = asked.given
+    if given.get("plain"):
+        console.be_plain()
+    every_seconds = _every_seconds(given)
     loop.exit_on_interrupt()
     opened = open_asked(asked, fresh=options.fresh)
     job, store = opened.job, store_of(opened)
@@ -80,7 +83,7 @@ def launch(asked: Asked, options: Options) -> int:
         if given.get("plan"):
             show_plan(ready, store, options, as_json=given.get("as_json"))
             return 0
-        return _run(ready, store, asked, options)
+        return _run(ready, store, asked, options, every_seconds=every_seconds)
     except AgentrunError as error:
         if isinstance(error, BusyError) and given.get("if_free"):
             return 0
@@ -106,7 +109,20 @@ def _nothing_to_resume(job: Job, store: Store) -> Summary | None:
         return None  # the launch reports it
 
 
-def _run(ready: Ready, store: Store, asked: Asked, options: Options) -> int:
+def _every_seconds(given: Given) -> float | None:
+    """The least time between two plain lines of progress; None if it was not given."""
+    from agentrun.errors import UsageError
+    from agentrun.values.units import parse_duration
+
+    if (text := given.get("progress_every")) is None:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"--progress-every {error}") from None
+
+
+def _run(ready: Ready, store: Store, asked: Asked, options: Options, *, every_seconds: float | None) -> int:
     import time
 
     from agentrun.errors import AgentrunError, BusyError
@@ -116,7 +132,8 @@ def _run(ready: Ready, store: Store, asked: Asked, options: Options) -> int:
     opened, job = ready.opened, ready.opened.job
     began = time.monotonic()
     launched: list[Launch] = []
-    view = open_view(job.name, how_to_name(job.name, store.folder, asked), quiet=asked.given.get("quiet"))
+    name, quiet = how_to_name(job.name, store.folder, asked), asked.given.get("quiet")
+    view = open_view(job.name, name, quiet=quiet, every_seconds=every_seconds)
 
     async def main() -> Summary:
         with stop_on_signals(job, lambda: launched[0] if launched else None, exits=True):
