@@ -1,11 +1,11 @@
 """One frame of the live view: a pure function of what there is to show, the time, and the size of the terminal.
 
-    ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━──────────────────  72 %  5m left
-    140 of 200 · 4 failed · 2 waiting · 11.3/min · $1.64 of $3.00 · 12m04s
-    5 of 8 at a time: until more items have finished, …
-       7s  invoices/2026-0127.txt  check
-       3s  invoices/2026-0131.txt  extract
-           and 6 more
+━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━──────────────────  72 %  5m left
+140 of 200 · 4 failed · 2 waiting · 11.3/min · $1.64 of $3.00 · 12m04s
+5 of 8 at a time: until more items have finished, …
+   7s  invoices/2026-0127.txt  check
+   3s  invoices/2026-0131.txt  extract
+       and 6 more
 """
 
 from __future__ import annotations

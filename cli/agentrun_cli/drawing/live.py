@@ -21,6 +21,8 @@ from agentrun_cli.drawing.screen import Screen
 from agentrun_cli.terminal import Colour, clean, coloured
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from agentrun.job.job import Job
 
 LINES_SHOWN = 20
@@ -65,6 +67,13 @@ def open_view(
     return PlainView(job, name, stream, every_seconds=every, says_end=says_end)
 
 
+def open_script_view(job: str, folder: Path | None, *, stream: TextIO, is_notebook: bool) -> View:
+    """For `agentrun.run`: no closing lines follow, so it says itself how far the launch got."""
+    from agentrun_cli.flags import how_to_name
+
+    return open_view(job, how_to_name(job, folder), stream=stream, is_notebook=is_notebook, says_end=True)
+
+
 class QuietView:
     def watch(self, event: Event) -> None:
         pass
@@ -85,7 +94,8 @@ class Said:
     colour: Colour | None = None
 
     def line(self, stream: TextIO) -> str:
-        return coloured(self.label, self.colour, stream) + self.text
+        label = self.label.rstrip()
+        return coloured(label, self.colour, stream) + self.label[len(label) :] + self.text
 
     def wrapped(self, width: int, stream: TextIO) -> list[str]:
         lines = list(wrap(self.label + self.text, width, indent=INDENT))

@@ -179,6 +179,7 @@ class Attempts:
         finally:
             for wait in waits:
                 wait.cancel()
+            work.doing = ""
         if self._stopping.is_set():
             return ""
         return self.run.purse.refusal(again=work.row)
