@@ -7,7 +7,9 @@ import re
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,13 +36,17 @@ class Terminal(io.StringIO):
         return True
 
 
-def launched(stream: io.StringIO, view: type[PlainView] = PlainView, **values: float) -> tuple[PlainView, Progress]:
+def launched(stream: io.StringIO, view: type[PlainView] = PlainView, **values: Any) -> tuple[PlainView, Progress]:
     """A view of a launch that has begun, and the counters of that."""
     progress = Progress({"done": 3, "failed": 1}, total=10, cost=0.5)
     progress.in_flight = {0: Work(4, Item(4, "b"), began=2.0), 1: Work(5, Item(5, HOSTILE), began=1.0, doing=HOSTILE)}
     opened = view("job", "job", stream, **values)
     opened.watch(Began(progress))
     return opened, progress
+
+
+def says(stream: io.StringIO, words: str) -> bool:
+    return words in stream.getvalue()
 
 
 # ---- plain lines
@@ -63,7 +69,7 @@ def test_elsewhere_a_line_is_printed_when_something_has_changed() -> None:
     with view:
         for done in (4, 5):
             progress.counts = {"done": done, "failed": 1}
-            eventually(lambda done=done: f"{done} of 10 done" in stream.getvalue(), "a line about it")
+            eventually(partial(says, stream, f"{done} of 10 done"), "a line about it")
     lines = stream.getvalue().splitlines()
     assert len(lines) == 2, "nothing is printed twice"
     assert re.fullmatch(r"\d\d:\d\d:\d\d job: 4 of 10 done, 1 failed(, [\d.]+/\w+, [^,]+ left)?, \$0.50; a.*", lines[0])
@@ -244,6 +250,12 @@ class Tmux:
     def shown(self) -> list[str]:
         return self._tell("capture-pane", "-p").splitlines()
 
+    def has_bar(self, columns: int) -> bool:
+        return any(len(line) == columns and line.endswith(" %") for line in self.shown())
+
+    def has_age(self, least: int) -> bool:
+        return max(ages(self.shown()), default=0) >= least
+
     def everything(self) -> list[str]:
         """With what was moved off the top."""
         return self._tell("capture-pane", "-p", "-S", "-").splitlines()
@@ -272,15 +284,12 @@ def test_resized_20_times_it_moves_every_second_and_nothing_is_left_over(tmux: T
     for number in range(20):
         columns, lines = sizes[number % len(sizes)]
         tmux.resize(columns, lines)
-        eventually(
-            lambda columns=columns: any(len(line) == columns and line[-1] == "%" for line in tmux.shown()),
-            f"a bar over {columns} columns",
-        )
+        eventually(partial(tmux.has_bar, columns), f"a bar over {columns} columns")
     tmux.resize(80, 24)
     for _ in range(3):
         eventually(lambda: len(ages(tmux.shown())) == 5, "the items in flight")
         before = ages(tmux.shown())
-        eventually(lambda before=before: max(ages(tmux.shown()), default=0) > max(before), "the ages move")
+        eventually(partial(tmux.has_age, max(before) + 1), "the ages move")
     everything = [line for line in tmux.everything() if line.strip()]
     assert sum("─" in line for line in everything) == 1 and sum(" of 40 · " in line for line in everything) == 1
     assert len(ages(everything)) == 5
