@@ -117,6 +117,11 @@ Failed = Annotated[bool, typer.Option("--failed", help="Also retry items that fa
 ForgetSteps = Annotated[bool, typer.Option("--forget-steps", help="Run remembered steps again.")]
 IfFree = Annotated[bool, typer.Option("--if-free", help="Exit 0 silently if another runner has the job.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing on exit 0, otherwise only the reason.")]
+Plain = Annotated[bool, typer.Option("--plain", help="Print plain lines on a terminal, too: no bar, no colours.")]
+ProgressEvery = Annotated[
+    str | None,
+    typer.Option("--progress-every", metavar="TIME", help="Time between plain lines of progress (30s); 0: none."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 
 GROUPS: dict[str, tuple[str, ...]] = {

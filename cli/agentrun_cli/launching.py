@@ -79,6 +79,9 @@ def launch(asked: Asked, options: Options) -> int:
     from agentrun_cli.asking.starting import confirm_fresh, wants_rerun
 
     given = asked.given
+    if given.get("plain"):
+        console.be_plain()
+    every_seconds = _every_seconds(given)
     loop.exit_on_interrupt()
     opened = open_asked(asked, fresh=options.fresh)
     job, store = opened.job, store_of(opened)
@@ -96,12 +99,12 @@ def launch(asked: Asked, options: Options) -> int:
         if given.get("plan"):
             show_plan(ready, store, options, asked)
             return 0
-        summary = _run(ready, store, asked, options)
+        summary = _run(ready, store, asked, options, every_seconds=every_seconds)
         if not options.resume:
             # The launch has put its own handlers back.
             loop.exit_on_interrupt()
             if wants_rerun(summary, job, given):
-                summary = _run(ready, store, asked, replace(options, rerun="old-agent"))
+                summary = _run(ready, store, asked, replace(options, rerun="old-agent"), every_seconds=every_seconds)
         return summary.exit_code
     except AgentrunError as error:
         if isinstance(error, BusyError) and given.get("if_free"):
@@ -155,7 +158,20 @@ def _end_without_run(summary: Summary, job: Job, store: Store, asked: Asked) -> 
     return 0
 
 
-def _run(ready: Ready, store: Store, asked: Asked, options: Options) -> Summary:
+def _every_seconds(given: Given) -> float | None:
+    """The least time between two plain lines of progress; None if it was not given."""
+    from agentrun.errors import UsageError
+    from agentrun.values.units import parse_duration
+
+    if (text := given.get("progress_every")) is None:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"--progress-every {error}") from None
+
+
+def _run(ready: Ready, store: Store, asked: Asked, options: Options, *, every_seconds: float | None) -> Summary:
     import time
 
     from agentrun.errors import AgentrunError, BusyError
@@ -165,7 +181,8 @@ def _run(ready: Ready, store: Store, asked: Asked, options: Options) -> Summary:
     opened, job = ready.opened, ready.opened.job
     began = time.monotonic()
     launched: list[Launch] = []
-    view = open_view(job.name, how_to_name(job.name, store.folder, asked), quiet=asked.given.get("quiet"))
+    name, quiet = how_to_name(job.name, store.folder, asked), asked.given.get("quiet")
+    view = open_view(job.name, name, quiet=quiet, every_seconds=every_seconds)
 
     async def main() -> Summary:
         with stop_on_signals(job, lambda: launched[0] if launched else None, exits=True):

@@ -6,21 +6,18 @@ Users' data is never markup or control codes: it goes through `clean` before it 
 from __future__ import annotations
 
 import os
-import re
 import sys
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
+from agentrun.values.text import HIDDEN
+from agentrun.values.text import clean as clean
+from agentrun.values.text import clean_text as clean_text
+
 Colour = Literal["red", "green", "yellow", "blue", "dim", "bold"]
 _CODES: dict[Colour, str] = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "dim": "2", "bold": "1"}
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])?")
-_NEWLINES = re.compile(r"[ \t]*[\r\n\x0b\x0c\x85\u2028\u2029]+[ \t]*")
-# C0 and C1, and what changes the direction or hides text: marks, embeddings, isolates, zero-width, the BOM, tags.
-_CONTROLS = (
-    "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
-)
-_HIDDEN = re.compile(f"[{_CONTROLS}]")
-_ASCII = str.maketrans({"→": "->", "…": "...", "\u00d7": "x"})
+_ASCII = str.maketrans({"→": "->", "…": "...", "\u00d7": "x", "━": "#", "─": "-", "·": "|"})
+_is_plain = False
 
 
 def _here() -> Path:
@@ -32,19 +29,6 @@ def _here() -> Path:
 
 HERE = _here()
 """The folder the user is in. A launch changes to the job's folder, but prints paths relative to this one."""
-
-
-def clean(text: object, *, limit: int = 500) -> str:
-    """One line that a terminal shows as it is: no escape sequences, controls or lone surrogates."""
-    line = _HIDDEN.sub("", _NEWLINES.sub(" ", _ESCAPES.sub("", str(text)))).replace("\t", " ")
-    line = line.encode("utf-8", "backslashreplace").decode()
-    return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
-def clean_text(text: str) -> str:
-    """Like `clean`, for text of several lines, such as a traceback."""
-    text = _ESCAPES.sub("", text).replace("\r\n", "\n")
-    return _HIDDEN.sub("", text).encode("utf-8", "backslashreplace").decode()
 
 
 def shown_path(path: Path | str) -> str:
@@ -101,14 +85,14 @@ def json_for(stream: TextIO | None, text: str) -> str:
         return text
     import json
 
-    return _HIDDEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
+    return HIDDEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
-def say(line: str = "") -> None:
+def say(line: str = "", stream: TextIO | None = None) -> None:
     """Print a line for people. If standard error is closed, the line is lost and the run continues."""
     try:
         # Not sys.stderr: while agents run, it is a stand-in that captures their prints.
-        _write(sys.__stderr__, line)
+        _write(stream if stream is not None else sys.__stderr__, line)
     except (OSError, ValueError):
         pass
 
@@ -126,16 +110,26 @@ def fitting(text: str, stream: TextIO) -> str:
     return text.translate(_ASCII)
 
 
+def be_plain() -> None:
+    """Print no control codes from now on, also on a terminal."""
+    global _is_plain
+    _is_plain = True
+
+
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether it is a terminal that understands escape codes."""
+    """Whether it is a terminal that understands escape codes, and its user wants them."""
+    if _is_plain or os.environ.get("ACCESSIBLE"):
+        return False
     return stream is not None and stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
 
 
 def coloured(text: str, colour: Colour | None, stream: TextIO | None = None) -> str:
-    stream = stream if stream is not None else sys.__stderr__
-    if colour is None or os.environ.get("NO_COLOR") or not is_terminal(stream):
+    if colour is None or _is_plain or os.environ.get("NO_COLOR"):
         return text
-    return f"\x1b[{_CODES[colour]}m{text}\x1b[0m"
+    is_forced = os.environ.get("CLICOLOR_FORCE", "") not in ("", "0")
+    if is_forced or is_terminal(stream if stream is not None else sys.__stderr__):
+        return f"\x1b[{_CODES[colour]}m{text}\x1b[0m"
+    return text
 
 
 def counted(count: int, noun: str) -> str:

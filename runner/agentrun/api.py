@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import threading
@@ -15,18 +16,24 @@ from typing import Any
 import orjson
 
 from agentrun.checkpoint import summary as checkpoint
-from agentrun.errors import RunError, StaleResults
-from agentrun.events import Watcher, ignore
+from agentrun.errors import AgentrunError, RunError, StaleResults
+from agentrun.events import Watcher, Watchers, ignore
 from agentrun.job.fields import RUN, Layer
 from agentrun.job.options import Options, rerun_of
 from agentrun.launch.launch import Launch
+from agentrun.money.usage import format_cost
 from agentrun.outputs.results import result_line
 from agentrun.store.port import Catalogue, Store
+from agentrun.values.text import clean
+from agentrun.views.causes import CauseGroup, group_failures
 from agentrun.views.item import ItemView
 from agentrun.views.listing import read_items
+from agentrun.watching import open_view
 
 _TOP_VALUES = ["output", "version", "isolation", "env_file", "needs_env", "carry", "params"]
 _OPTIONS = ["fresh", "rerun", "limit", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps"]
+_NOT_DONE = ("failed", "skipped", "waiting")
+_CAUSES_SHOWN, _KEYS_SHOWN = 3, 3
 
 
 def _no_items() -> Iterator[ItemView]:
@@ -48,6 +55,9 @@ class Summary:
     total: int
     reason: str = ""
     output: Path | None = None
+    """The results, once the run is complete."""
+    partial: Path | None = None
+    """The results so far, if the launch ran out of work without completing the run."""
     details: Mapping[str, Any] = field(default_factory=dict, repr=False)
     _items: Callable[[], Iterator[ItemView]] = field(default=_no_items, repr=False, compare=False)
 
@@ -76,6 +86,49 @@ class Summary:
         """The failed items, each with its `key`, `cause` and number of `attempts`."""
         return (item for item in self._items() if item.state == "failed")
 
+    def causes(self) -> list[CauseGroup]:
+        """Why items failed: each cause with its `example`, `count` and `keys`, the most frequent first."""
+        return group_failures(self.failures()) if self.counts.get("failed") else []
+
+    def __str__(self) -> str:
+        """How the launch ended, where the results are, why items failed, and what to do next."""
+        return "\n".join(self._lines())
+
+    def __repr__(self) -> str:
+        return f"<Summary of {self.job}: {self._counted()}, exit code {self.exit_code}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """In a notebook, the last value of a cell is shown in full."""
+        printer.text(str(self))
+
+    def _counted(self) -> str:
+        others = (f", {self.counts[kind]:,} {kind}" for kind in _NOT_DONE if self.counts.get(kind))
+        return f"{self.counts.get('done', 0):,} of {self.total:,} done{''.join(others)}"
+
+    def _lines(self) -> Iterator[str]:
+        # Failed and waiting items are in the counts already.
+        reason = f"; {clean(self.reason, limit=1000)}" if self.exit_code not in (0, 1, 3) and self.reason else ""
+        yield f"{self.job}: {self._counted()}{reason}"
+        if self.output is not None or self.partial is not None:
+            where = ("results:", self.output) if self.output is not None else ("so far:", self.partial)
+            yield f"  {where[0]:<10} {where[1]}"
+        try:
+            causes = self.causes()
+        except (AgentrunError, OSError, RuntimeError):
+            causes = []  # the run is in another process, or has been cleared since
+        for group in causes[:_CAUSES_SHOWN]:
+            keys = ", ".join(clean(key, limit=60) for key in group.keys[:_KEYS_SHOWN])
+            more = ", …" if group.count > _KEYS_SHOWN else ""
+            yield f"  {'failed:':<10} {group.count:,} with {clean(group.example, limit=200)} ({keys}{more})"
+        if len(causes) > _CAUSES_SHOWN:
+            yield f"  {'':<10} and {len(causes) - _CAUSES_SHOWN:,} more causes; summary.failures() has every item"
+        if (cost := self.details.get("usage", {}).get("cost")) is not None:
+            yield f"  {'cost:':<10} {format_cost(cost)}"
+        if hint := self.details.get("hint"):
+            yield f"  {'to do:':<10} {clean(hint)}"
+        if not self.ok:
+            yield f"  {'to resume:':<10} run it again; finished items are not run again"
+
     def check(self) -> Summary:
         """Raise RunError unless the run completed cleanly."""
         if self.ok:
@@ -92,6 +145,7 @@ def run(
     state_dir: str | None = None,
     on_event: Watcher = ignore,
     key: str | None = None,
+    progress: bool | None = None,
     **values: Any,
 ) -> Summary:
     """Run `agent` over `items`, resuming the unfinished run of this name if there is one.
@@ -104,8 +158,10 @@ def run(
     `output`, `params`, `timeout`, `retries`, `allow_failures`, `isolation`, `carry` …) and `fresh`, `rerun`, `limit`,
     `failed`, `overwrite`, `allow_gone`, `accept_edits`, `forget_steps`. Works in scripts, in notebooks and in a
     running event loop.
+
+    `progress` shows the launch at work on standard error; by default it does so on a terminal and in a notebook.
     """
-    launching = _Launching(agent, items, name, store, state_dir, on_event, key, values)
+    launching = _Launching(agent, items, name, store, state_dir, on_event, key, progress, values)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -125,10 +181,11 @@ async def arun(
     state_dir: str | None = None,
     on_event: Watcher = ignore,
     key: str | None = None,
+    progress: bool | None = None,
     **values: Any,
 ) -> Summary:
     """`run`, on the running event loop. Cancelling it stops the launch, which can be resumed."""
-    launching = _Launching(agent, items, name, store, state_dir, on_event, key, values)
+    launching = _Launching(agent, items, name, store, state_dir, on_event, key, progress, values)
     summary = await launching.run_cancellable()
     _warn_of_old_agents(summary)
     return summary
@@ -168,6 +225,7 @@ class _Launching:
         state_dir: str | None,
         on_event: Watcher,
         key: str | None,
+        progress: bool | None,
         values: dict[str, Any],
     ) -> None:
         from agentrun.agents.agent import LoadedEnough, agent_from_function, load_agent, loading_in_worker
@@ -218,6 +276,7 @@ class _Launching:
         self.store: Store = store if store is not None else store_of(self.opened)
         self.items = items
         self.on_event = on_event
+        self.progress = progress
         self.launch: Launch | None = None
 
     async def execute(self) -> Summary:
@@ -226,20 +285,23 @@ class _Launching:
         def began(launch: Launch) -> None:
             self.launch = launch
 
+        view = open_view(self.job.name, self.store.folder, wanted=self.progress)
+        watchers = [one for one in (self.on_event, view.watch if view is not None else ignore) if one is not ignore]
         try:
-            summary = await execute(
-                self.job,
-                self.agent,
-                self.store,
-                options=self.options,
-                watcher=self.on_event,
-                kept=self.opened.kept,
-                job_json=self.opened.job_json,
-                items=self.items,
-                environ=self.environ,
-                began=began,
-                is_guest=True,
-            )
+            with view or contextlib.nullcontext():
+                summary = await execute(
+                    self.job,
+                    self.agent,
+                    self.store,
+                    options=self.options,
+                    watcher=Watchers(watchers) if watchers else ignore,
+                    kept=self.opened.kept,
+                    job_json=self.opened.job_json,
+                    items=self.items,
+                    environ=self.environ,
+                    began=began,
+                    is_guest=True,
+                )
         finally:
             self._give_environment_back()
         return self._summary(summary)
@@ -258,6 +320,7 @@ class _Launching:
             total=ended.total,
             reason=ended.reason,
             output=Path(ended.output.path) if ended.output is not None else None,
+            partial=Path(ended.partial) if ended.partial else None,
             details=ended.as_json(),
             _items=lambda: read_items(self.store, self.job),
         )

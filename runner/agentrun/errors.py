@@ -115,7 +115,11 @@ class LaterError(AgentrunError):
 
 
 class BusyError(LaterError):
-    """Another runner has the job."""
+    """Another runner has the job; `holder` says who, such as `pid 4312 on larch, since 22:03`."""
+
+    def __init__(self, message: str, *, holder: str = "") -> None:
+        super().__init__(message)
+        self.holder = holder
 
 
 class SourceChangedError(LaterError):

@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from agentrun.checkpoint.summary import Summary
     from agentrun.job.job import Job
     from agentrun.runs.plan import Plan
+    from agentrun.runs.units import Work
 
 
 @dataclass(slots=True)
 class Progress:
-    """Counters that a live view may read at any time; they change only after a checkpoint is on disk."""
+    """What a live view may read at any time, from any thread. Counters change only after a checkpoint is on disk."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
     """How many items are in which state."""
@@ -28,6 +29,21 @@ class Progress:
     """What this launch set out to settle."""
     cost: float | None = None
     began: float = field(default_factory=time.monotonic)
+    in_flight: Mapping[int, Work] = field(default_factory=dict)
+    """By slot: the items in flight, as the slots have them."""
+    held_back: str = ""
+    """Why fewer items are in flight than may be; empty if nothing holds them back."""
+
+    @property
+    def oldest(self) -> list[Work]:
+        """The items in flight, the oldest first."""
+        while True:
+            try:
+                taken = list(self.in_flight.values())
+            except RuntimeError:  # a slot took an item meanwhile, in another thread
+                continue
+            # The others are taken already, and start when the next checkpoint is on disk.
+            return sorted((work for work in taken if work.began), key=lambda work: work.began)
 
     @property
     def done(self) -> int:
@@ -127,6 +143,18 @@ class Stopping:
 
     reason: str
     in_flight: int
+    grace_seconds: float | None = None
+    """How long the items in flight may take; None if they are finished, however long that takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Another runner has the job, and the launch waits for it."""
+
+    holder: str
+    """Who that is: `pid 4312 on larch, since 22:03`."""
+    seconds: float
+    """How long it waits at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +173,7 @@ class Ended:
     """Why the run is not complete, or the error that ended the launch; empty after clean completion."""
 
 
-Event = Planned | Began | Retrying | Progressed | Settled | Failed | Asked | Stopping | Warned | Ended
+Event = Planned | Began | Retrying | Progressed | Settled | Failed | Asked | Stopping | Waiting | Warned | Ended
 Watcher = Callable[[Event], None]
 
 

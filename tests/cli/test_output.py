@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from agentrun.events import Progress, Progressed
-from agentrun_cli.drawing.live import PlainView, doing_lines, doing_words, is_line_due, pace_of, progress_words
 from agentrun_cli.terminal import clean
 from waiting import PATIENCE_SECONDS
 
@@ -101,7 +99,7 @@ def test_a_terminal_gets_a_bar_that_is_gone_at_the_end(command: str, tmp_path: P
     assert "\x1b]0;" not in seen and "\x1b[2J" not in seen
     assert "\x1b[?25l" not in seen, "the cursor was hidden: a killed runner could not bring it back"
     after_the_bar = seen[seen.rindex("━") :]
-    assert "\x1b[2K" in after_the_bar and "to resume:    agentrun resume go" in after_the_bar
+    assert "\x1b[J" in after_the_bar and "to resume:    agentrun resume go" in after_the_bar
 
 
 PROGRESS = {
@@ -134,7 +132,7 @@ def test_a_terminal_shows_what_items_are_doing_and_the_end_clears_it(command: st
     code, seen = on_terminal(command, "start", "--items", "items.txt", "--as", "lines", *words, cwd=tmp_path)
     assert code == 0, seen
     assert "first  [bold]page 7[/y]" in seen and "\x1b[2J" not in seen
-    assert "page 7" not in seen[seen.rindex("\x1b[2K") :], "erased at the end"
+    assert "page 7" not in seen[seen.rindex("\x1b[J") :], "erased at the end"
 
 
 def test_no_color_and_dumb_terminals_are_honoured(command: str, tmp_path: Path) -> None:
@@ -143,43 +141,6 @@ def test_no_color_and_dumb_terminals_are_honoured(command: str, tmp_path: Path) 
     assert "\x1b" not in seen
     _, seen = on_terminal(command, *GO, "--fresh", "--yes", cwd=tmp_path, NO_COLOR="1")
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]", seen) and "failed  [/x]key" in seen
-
-
-def test_elsewhere_a_line_is_due_at_each_5_percent_or_60_seconds_whichever_is_rarer() -> None:
-    assert not is_line_due(59, 1000, 1000)
-    assert not is_line_due(3600, 49, 1000)
-    assert is_line_due(60, 50, 1000)
-    assert is_line_due(60, 0, 1000, progressed=True)
-    assert not is_line_due(59, 0, 1000, progressed=True)
-
-
-def test_the_view_shows_what_items_in_flight_are_doing_as_plain_text() -> None:
-    view = PlainView("job", "job")
-    assert doing_words(view.doing) == ""
-    for key, text in [("a", "reading"), (HOSTILE, HOSTILE), ("c", "writing"), ("a", "checking")]:
-        view.watch(Progressed(key, text))
-    clean_text = "a[/x][link=evil]2Jtxt.exe next\\ud800"
-    assert doing_words(view.doing) == "; a: checking, and 2 more"
-    lines = doing_lines(view.doing, width=100, most=5)
-    assert lines == ["  a  checking", f"  {clean_text}  {clean_text}", "  c  writing"]
-    assert doing_lines(view.doing, width=100, most=2) == ["  a  checking", "  and 2 more"]
-    assert doing_lines(view.doing, width=100, most=0) == []
-    view.watch(Progressed("a", ""))
-    view.watch(Progressed("c", "\x1b[2J"))
-    assert list(view.doing) == [HOSTILE]
-
-
-def test_a_long_key_is_cut_on_the_left_and_a_line_to_the_width() -> None:
-    (line,) = doing_lines({"invoices/2026/" + "x" * 90 + "/0127.txt": "extract " * 20}, width=60, most=5)
-    assert line.startswith("  …xxx") and "/0127.txt  extract" in line and len(line) == 60
-
-
-def test_the_pace_is_that_of_this_launch() -> None:
-    progress = Progress({"done": 810, "failed": 90}, total=1000, settled_here=100, to_run=200, began=0.0)
-    assert pace_of(progress, 50.0) == (2.0, 50.0)
-    assert pace_of(Progress(total=5, settled_here=1, began=0.0), 50.0) == (None, None)
-    progress = Progress({"done": 1000, "waiting": 3}, total=1200, cost=1.5)
-    assert progress_words(progress) == "1,000 of 1,200 done, 3 waiting, $1.50"
 
 
 def test_help_has_the_commands_in_order_and_the_exit_codes(agentrun: Run) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +21,7 @@ import orjson
 import pytest
 
 import agentrun
-from agentrun.events import Began, Ended, Event, Planned
+from agentrun.events import Began, Ended, Event, Planned, Waiting
 from agentrun.executors import loop as inloop
 from waiting import eventually
 
@@ -491,7 +493,8 @@ def test_the_last_event_says_how_the_launch_ended_however_it_did() -> None:
     with pytest.raises(agentrun.AgentrunError):
         agentrun.run(picky, items=["a", "bad"], store=store, on_event=events.append)
     lease.release()
-    assert [type(one) for one in events] == [Ended] and isinstance(events[0], Ended) and events[0].exit_code == 75
+    assert [type(one) for one in events] == [Waiting, Ended]
+    assert isinstance(events[1], Ended) and events[1].exit_code == 75
 
 
 def test_an_agent_that_cannot_be_loaded_leaves_nothing_of_its_environment(tmp_path: Path) -> None:
@@ -514,3 +517,123 @@ def test_a_message_that_we_cannot_process_ends_the_launch_and_hangs_nothing(monk
     monkeypatch.setattr("agentrun.launch.channel.RunnerEnd._charge", fail)
     with pytest.raises(ZeroDivisionError):
         agentrun.run(spends, items=["a"], store=agentrun.MemoryStore())
+
+
+# ---- seeing what goes on
+
+
+def in_flight_now(events: list[Event]) -> dict[str, str]:
+    """What each item in flight is doing."""
+    progress = next(event.progress for event in events if isinstance(event, Began))
+    return {work.item.key: work.doing for work in progress.oldest}
+
+
+def test_a_watcher_sees_what_is_in_flight_and_its_step_or_text() -> None:
+    events: list[Event] = []
+    seen: dict[str, dict[str, str]] = {}
+
+    async def agent(item: agentrun.Item, ctx: agentrun.Context) -> None:
+        async def look() -> None:
+            seen["in a step"] = in_flight_now(events)
+
+        seen["at first"] = in_flight_now(events)
+        await ctx.step("search", look)
+        seen["after the step"] = in_flight_now(events)
+        ctx.progress("page 7")
+        await asyncio.sleep(0)
+        seen["with a text"] = in_flight_now(events)
+
+    agentrun.run(agent, items=["a"], name="seen", on_event=events.append).check()
+    assert seen == {
+        "at first": {"a": ""},
+        "in a step": {"a": "search"},
+        "after the step": {"a": ""},
+        "with a text": {"a": "page 7"},
+    }
+    assert in_flight_now(events) == {}
+
+
+def test_a_step_that_is_remembered_is_not_what_an_item_is_doing() -> None:
+    events: list[Event] = []
+    doing: list[dict[str, str]] = []
+
+    async def agent(item: agentrun.Item, ctx: agentrun.Context) -> None:
+        await ctx.step("search", lambda: 1)
+        doing.append(in_flight_now(events))
+        if ctx.attempt == 1:
+            raise agentrun.Retry(after=0)
+
+    agentrun.run(agent, items=["a"], name="again", on_event=events.append).check()
+    assert doing == [{"a": ""}, {"a": ""}]
+
+
+class Tty(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, **values: Any) -> str:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", stream)
+    agentrun.run(picky, items=["a", "b", "bad 1"], retries=0, fresh=True, **values)
+    return stream.getvalue()
+
+
+def test_a_script_shows_progress_on_a_terminal_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(monkeypatch, io.StringIO()) == ""
+    assert shown(monkeypatch, Tty(), progress=False) == ""
+    seen = shown(monkeypatch, Tty())
+    assert "─" in seen and "bad 1: Fail: will not: bad 1" in seen
+    assert re.search(r"picky: 2 of 3 done, 1 failed.* in .*s\n$", seen)
+    lines = shown(monkeypatch, io.StringIO(), progress=True)
+    assert "failed  bad 1: Fail: will not: bad 1\n" in lines and "\x1b" not in lines
+
+
+def test_without_the_command_line_there_are_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [one for one in sys.modules if one.partition(".")[0] in ("agentrun_cli", "rich", "typer")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "agentrun_cli", None)
+    lines = shown(monkeypatch, Tty()).splitlines()
+    assert lines[0].startswith("picky: 3 items, 3 to run → ")
+    assert "picky: failed: bad 1: Fail: will not: bad 1" in lines
+    assert re.fullmatch(r"picky: 2 of 3 done, 1 failed, after .*s", lines[-1])
+
+
+def test_a_notebook_is_known_by_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace
+
+    from agentrun.watching import is_notebook
+
+    assert not is_notebook()
+    for shell, expected in ((None, False), (SimpleNamespace(), False), (SimpleNamespace(kernel=1), True)):
+        monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda shell=shell: shell))
+        assert is_notebook() is expected
+    lines = shown(monkeypatch, io.StringIO())
+    assert re.search(r"\rpicky: 2 of 3 done, 1 failed.*s *\n$", lines) and "\x1b" not in lines
+
+
+def test_a_summary_says_where_things_are_and_what_failed(tmp_path: Path) -> None:
+    summary = agentrun.run(picky, items=["a", "bad 1", "skip me", "bad 2"], retries=0)
+    assert summary.output is None and summary.partial == tmp_path / "picky.results.partial.jsonl"
+    (cause,) = summary.causes()
+    assert cause.count == 2 and cause.example == "Fail: will not: bad 1"
+    assert str(summary).splitlines() == [
+        "picky: 1 of 4 done, 2 failed, 1 skipped",
+        f"  so far:    {tmp_path / 'picky.results.partial.jsonl'}",
+        "  failed:    2 with Fail: will not: bad 1 (bad 1, bad 2)",
+        "  to resume: run it again; finished items are not run again",
+    ]
+    assert repr(summary) == "<Summary of picky: 1 of 4 done, 2 failed, 1 skipped, exit code 1>"
+    assert "\x1b" not in str(agentrun.run(picky, items=["bad \x1b[2J"], name="hostile"))
+    done = agentrun.run(shout, items=["a"])
+    assert str(done) == f"shout: 1 of 1 done\n  results:   {done.output}"
+    assert done.causes() == [] and done.partial is None
+
+
+def test_a_summary_from_another_process_can_still_be_printed() -> None:
+    import pickle
+
+    summary = pickle.loads(pickle.dumps(agentrun.run(picky, items=["a", "bad 1"], retries=0)))
+    assert str(summary).startswith("picky: 1 of 2 done, 1 failed\n")

@@ -45,6 +45,8 @@ def resume(
     if_free: flags.IfFree = False,
     state_dir: flags.StateDir = None,
     quiet: flags.Quiet = False,
+    plain: flags.Plain = False,
+    progress_every: flags.ProgressEvery = None,
     as_json: flags.AsJson = False,
 ) -> None:
     """Resume an unfinished run.

@@ -55,6 +55,8 @@ def start(
     if_free: flags.IfFree = False,
     state_dir: flags.StateDir = None,
     quiet: flags.Quiet = False,
+    plain: flags.Plain = False,
+    progress_every: flags.ProgressEvery = None,
     as_json: flags.AsJson = False,
 ) -> None:
     """Run an agent over a batch; resume an unfinished run.

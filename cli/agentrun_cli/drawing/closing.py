@@ -70,8 +70,9 @@ def closing_lines(summary: Summary, job: str, name: str, seconds: float) -> Iter
             yield f"  {kept_words(summary)}"
         if not summary.kept or summary.usage.tokens or summary.usage.lost:
             yield from _cost_lines(summary.usage)
+        yield from _look_lines(summary, name)
         if counts.get("failed"):
-            yield f"  the reasons:  agentrun failures {name}"
+            yield f"  to retry:     agentrun start {name}"
         return
     if code in (1, 3):
         yield f"{job}: {coloured(f'{done} done{others}', 'yellow')}{took}"
@@ -84,14 +85,24 @@ def closing_lines(summary: Summary, job: str, name: str, seconds: float) -> Iter
             yield f"  {clean(summary.hint)}"
         yield f"  so far:       {done} done{others}{took}; all of it is kept"
     yield from _cost_lines(summary.usage)
-    if counts.get("failed"):
-        yield f"  the reasons:  agentrun failures {name}"
+    yield from _look_lines(summary, name)
     if counts.get("waiting"):
         yield from _question_lines(summary.questions, counts["waiting"], name)
     # Without --failed it would run nothing: every item that is not done has failed, and is left.
     failed = " --failed" if code == 1 and summary.left == counts["failed"] else ""
     flags = f" {summary.flags}" if summary.flags else ""
     yield f"  to resume:    agentrun resume {name}{failed}{flags}"
+    if code == 1:
+        yield f"  without them: agentrun skip {name} --failed"
+        yield f"            or: agentrun resume {name} --allow-failures {counts['failed']}"
+
+
+def _look_lines(summary: Summary, name: str) -> Iterator[str]:
+    """The commands that show what there is; where the results are in a file, its name is shown already."""
+    if summary.counts.get("done") and summary.output is None and not summary.partial:
+        yield f"  to look:      agentrun results {name}"
+    if summary.counts.get("failed"):
+        yield f"  the reasons:  agentrun failures {name}"
 
 
 def kept_words(summary: Summary) -> str:

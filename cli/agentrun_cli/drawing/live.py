@@ -1,28 +1,37 @@
-"""The view of a launch at work: a bar on a terminal, plain lines elsewhere, nothing with --quiet."""
+"""The view of a launch at work: in place on a terminal, plain lines elsewhere, nothing with --quiet."""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TextIO
 
+from agentrun.events import Began, Event, Failed, Planned, Progress, Retrying, Stopping, Waiting, Warned
+from agentrun.values.units import format_duration
 from agentrun_cli import terminal as console
-from agentrun_cli.terminal import clean, coloured
+from agentrun_cli.drawing.cells import wrap
+from agentrun_cli.drawing.frame import FULL, Flight, Halt, Scene, cost_words, count_words, draw_frame
+from agentrun_cli.drawing.pace import Pace, left_words
+from agentrun_cli.drawing.screen import Screen
+from agentrun_cli.terminal import Colour, clean, coloured
 
 if TYPE_CHECKING:
-    from agentrun.events import Event, Progress
+    from pathlib import Path
 
+    from agentrun.job.job import Job
 
 LINES_SHOWN = 20
 """How many failures, and how many retries, are shown one by one; further ones are only counted."""
-DOING_SHOWN = 5
-"""How many items in flight are shown below the bar with what they are doing."""
 WORTH_TELLING_SECONDS, WORTH_TELLING_ATTEMPT = 5.0, 3
-LINE_PERCENT, LINE_SECONDS = 5.0, 60.0
-REFRESHES_PER_SECOND = 5.0
+LINE_SECONDS = 30.0
+"""The least time between two lines of progress."""
+LOOK_SECONDS, DRAW_SECONDS = 1.0, 0.25
+INDENT = 8
 
 
 class View(Protocol):
@@ -35,13 +44,34 @@ class View(Protocol):
     ) -> None: ...
 
 
-def open_view(job: str, name: str, *, quiet: bool) -> View:
-    """The view that fits; `name` is the job's name in a command that works here."""
-    if quiet:
+def open_view(
+    job: str,
+    name: str,
+    *,
+    quiet: bool = False,
+    every_seconds: float | None = None,
+    stream: TextIO | None = None,
+    is_notebook: bool = False,
+    says_end: bool = False,
+) -> View:
+    """The view that fits. `name` is the job's name in a command that works here; `stream` is standard error unless
+    given. With `says_end` its last line says how far the launch got."""
+    stream = stream if stream is not None else sys.__stderr__
+    if quiet or stream is None:
         return QuietView()
-    if console.is_terminal(sys.__stderr__):
-        return BarView(job, name)
-    return PlainView(job, name)
+    every = LINE_SECONDS if every_seconds is None else every_seconds
+    if is_notebook:
+        return NotebookView(job, name, stream, says_end=says_end)
+    if console.is_terminal(stream):
+        return BarView(job, name, stream, says_end=says_end)
+    return PlainView(job, name, stream, every_seconds=every, says_end=says_end)
+
+
+def open_script_view(job: str, folder: Path | None, *, stream: TextIO, is_notebook: bool) -> View:
+    """For `agentrun.run`: no closing lines follow, so it says itself how far the launch got."""
+    from agentrun_cli.flags import how_to_name
+
+    return open_view(job, how_to_name(job, folder), stream=stream, is_notebook=is_notebook, says_end=True)
 
 
 class QuietView:
@@ -55,230 +85,261 @@ class QuietView:
         pass
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A line for people. The label is coloured; it says the same without its colour."""
+
+    text: str
+    label: str = ""
+    colour: Colour | None = None
+
+    def line(self, stream: TextIO) -> str:
+        label = self.label.rstrip()
+        return coloured(label, self.colour, stream) + self.label[len(label) :] + self.text
+
+    def wrapped(self, width: int, stream: TextIO) -> list[str]:
+        lines = list(wrap(self.label + self.text, width, indent=INDENT))
+        if lines and lines[0].startswith(self.label.rstrip()):
+            label = self.label.rstrip()
+            lines[0] = coloured(label, self.colour, stream) + lines[0][len(label) :]
+        return lines
+
+
 class PlainView:
     """Lines: the plan, what goes wrong, and now and then the progress."""
 
-    def __init__(self, job: str, name: str) -> None:
+    def __init__(
+        self, job: str, name: str, stream: TextIO, *, every_seconds: float = LINE_SECONDS, says_end: bool = False
+    ) -> None:
         self.job = job
         self.name = name
+        self.stream = stream
+        self._every_seconds = every_seconds
+        self._says_end = says_end
         self.progress: Progress | None = None
+        self._pace: Pace | None = None
+        self._planned: Job | None = None
+        self._halt: Halt | None = None
+        self._told = {"failed": 0, "retried": 0}
         self._ended = threading.Event()
-        self._ticking: threading.Thread | None = None
-        self._told = {"failed": 0, "retrying": 0}
-        self.doing: dict[str, str] = {}
-        """What items in flight are doing, by key, as they reported it; the oldest first."""
-        self._has_progressed = False
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> PlainView:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        if self._ticking is not None:
-            self._ticking.join()
+        if self._thread is not None:
+            self._thread.join()
+        if self._says_end and self.progress is not None:
+            took = format_duration(time.monotonic() - self.progress.began)
+            self.say(Said(f"{self.job}: {', '.join(count_words(self.scene(), done=' done'))} in {took}"))
 
-    def say(self, line: str) -> None:
-        console.say(line)
+    def say(self, said: Said) -> None:
+        console.say(said.line(self.stream), self.stream)
+
+    # ---- events
 
     def watch(self, event: Event) -> None:
-        from agentrun.events import Began, Failed, Planned, Progressed, Retrying, Stopping, Warned
-        from agentrun_cli.drawing.plan import opening_lines
-
         if isinstance(event, Planned):
-            self._grace_seconds = event.job.grace_seconds
-            for line in opening_lines(event, self.name):
-                self.say(line)
+            self._say_plan(event)
         elif isinstance(event, Began):
-            self.progress = event.progress
-            self.begin(event.progress)
-        elif isinstance(event, Progressed):
-            self._show_progress(event.key, event.text)
+            self.progress, self._pace = event.progress, Pace(event.progress)
+            self.begin()
         elif isinstance(event, Failed):
-            line = f"{coloured('failed', 'red')}  {clean(event.key, limit=120)}: {clean(event.cause, limit=300)}"
-            self._tell("failed", line, f"agentrun failures {self.name}")
+            text = f"{clean(event.key, limit=120)}: {clean(event.cause, limit=300)}"
+            self._tell("failed", Said(text, "failed  ", "red"), f"; see them with: agentrun failures {self.name}")
         elif isinstance(event, Retrying):
             if event.wait_seconds >= WORTH_TELLING_SECONDS or event.attempt >= WORTH_TELLING_ATTEMPT:
-                self._tell("retrying", retrying_line(event.key, event.cause, event.attempt, event.wait_seconds), "")
+                self._tell("retried", Said(_retry_words(event), "again   ", "yellow"), "")
         elif isinstance(event, Stopping):
-            self._say_stopping(event.reason, event.in_flight)
+            self._halt = Halt(time.monotonic(), event.grace_seconds)
+            self._say_stopping(event)
+        elif isinstance(event, Waiting):
+            who = f" ({clean(event.holder)})" if event.holder else ""
+            self.say(Said(f"{self.job}: waiting for another runner{who}, up to {format_duration(event.seconds)}"))
         elif isinstance(event, Warned):
-            self.say(f"{self.job}: {clean(event.text, limit=1000)}")
+            self.say(Said(f"{self.job}: {clean(event.text, limit=1000)}"))
 
-    def _show_progress(self, key: str, text: str) -> None:
-        if text := clean(text, limit=200).strip():
-            self.doing[key] = text
-            self._has_progressed = True
-        else:
-            self.doing.pop(key, None)
+    def _say_plan(self, planned: Planned) -> None:
+        from agentrun_cli.drawing.plan import opening_lines
 
-    def _tell(self, kind: str, line: str, where: str) -> None:
+        self._planned = planned.job
+        for line in opening_lines(planned, self.name):
+            self.say(Said(line))
+
+    def _tell(self, kind: str, said: Said, where: str) -> None:
         self._told[kind] += 1
         if self._told[kind] <= LINES_SHOWN:
-            self.say(line)
+            self.say(said)
         elif self._told[kind] == LINES_SHOWN + 1:
-            hint = f"; see them with: {where}" if where else ""
-            self.say(f"more of these ({kind}) are not shown here{hint}")
+            self.say(Said(f"further items that are {kind} are not shown here{where}"))
 
-    def _say_stopping(self, reason: str, in_flight: int) -> None:
-        from agentrun.values.units import format_duration
-
-        if not in_flight:
+    def _say_stopping(self, event: Stopping) -> None:
+        count = event.in_flight
+        if not count:
             return  # the closing lines follow at once, and say the same
-        line = f"{self.job}: {clean(reason)}"
-        if reason.startswith("stopped by "):
-            waits = format_duration(self._grace_seconds)
-            line += f"; {in_flight} in flight {_has(in_flight)} {waits} to finish; stop once more to end them now"
+        line = f"{self.job}: {clean(event.reason)}; {count} in flight "
+        if event.grace_seconds is not None:
+            line += f"{'has' if count == 1 else 'have'} {format_duration(event.grace_seconds)} to finish; "
+            line += "stop once more to end them now"
         else:
-            are = "is" if in_flight == 1 else "are"
-            line += f"; {in_flight} in flight {are} finished first, and no new items are started"
-        self.say(line)
+            line += f"{'is' if count == 1 else 'are'} finished first, and no new items are started"
+        self.say(Said(line))
 
-    def begin(self, progress: Progress) -> None:
-        ticking = threading.Thread(target=self._tick, args=(progress,), name="agentrun-lines", daemon=True)
+    # ---- progress
+
+    def scene(self) -> Scene:
+        """What there is to show now."""
+        progress, pace, job, now = self.progress, self._pace, self._planned, time.monotonic()
+        assert progress is not None and pace is not None
+        pace.look(now)
+        return Scene(
+            total=progress.total,
+            done=progress.done,
+            failed=progress.failed,
+            skipped=progress.skipped,
+            waiting=progress.waiting,
+            began=progress.began,
+            per_second=pace.per_second(now),
+            seconds_left=pace.seconds_left(now),
+            cost=progress.cost,
+            budget=job.budget if job is not None else None,
+            concurrency=job.concurrency if job is not None else 1,
+            held_back=progress.held_back,
+            halt=self._halt,
+            in_flight=[Flight(work.item.key, work.began, work.doing) for work in progress.oldest],
+        )
+
+    def begin(self) -> None:
+        """The first items are started."""
+        if self._every_seconds > 0:
+            self.start_thread(self._print_lines)
+
+    def start_thread(self, target: Callable[[], None]) -> bool:
+        """Whether it could be started; otherwise the run does without."""
+        thread = threading.Thread(target=target, name="agentrun-view", daemon=True)
         try:
-            ticking.start()
-        except RuntimeError:  # no more threads can be started: the run does without these lines
-            return
-        self._ticking = ticking
+            thread.start()
+        except RuntimeError:
+            return False
+        self._thread = thread
+        return True
 
-    def _tick(self, progress: Progress) -> None:
-        """A line at each 5 %, or when items report progress, but at most one in 60 s."""
-        told_at, told = time.monotonic(), progress.settled
-        while not self._ended.wait(1.0):
-            now, settled = time.monotonic(), progress.settled
-            due = is_line_due(now - told_at, settled - told, progress.total, progressed=self._has_progressed)
-            if due and settled < progress.total:
-                self.say(f"{self.job}: {progress_words(progress)}{doing_words(self.doing)}")
-                told_at, told, self._has_progressed = now, settled, False
+    def _print_lines(self) -> None:
+        """A line when something has changed, and not too soon after the last one."""
+        printed_at, printed = time.monotonic(), changing(self.scene())
+        while not self._ended.wait(min(LOOK_SECONDS, self._every_seconds)):
+            scene = self.scene()
+            is_late = time.monotonic() - printed_at >= self._every_seconds
+            if is_late and changing(scene) != printed and scene.done < scene.total:
+                console.say(f"{time.strftime('%H:%M:%S')} {self.job}: {progress_line(scene)}", self.stream)
+                printed_at, printed = time.monotonic(), changing(scene)
 
 
 class BarView(PlainView):
-    """A live bar, with what items in flight are doing below it; all other lines go above it."""
+    """A frame that is drawn in place; all other lines go above it."""
 
-    def __init__(self, job: str, name: str) -> None:
-        super().__init__(job, name)
-        self._live: Any = None
+    def __init__(self, job: str, name: str, stream: TextIO, *, says_end: bool = False) -> None:
+        super().__init__(job, name, stream, says_end=says_end)
+        self._screen = Screen(stream)
+        self._size = (0, 0)
+        self._above: deque[Said] = deque()
+        self._is_drawing = False
 
-    def begin(self, progress: Progress) -> None:
-        self._live = open_live(self.job, progress, REFRESHES_PER_SECOND, doing=self.doing)
-        self._live.start()
+    def begin(self) -> None:
+        self._size = self._screen.size()
+        self._draw()
+        self._is_drawing = self.start_thread(self._draw_frames)
+        if not self._is_drawing:
+            self._screen.close()
 
     def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._is_drawing = False
+        self._screen.close(above=self._lines_above(self._screen.size()[0]))
+        super().__exit__()
 
-    def say(self, line: str) -> None:
-        if self._live is None:
-            super().say(line)
+    def say(self, said: Said) -> None:
+        if self._is_drawing:
+            self._above.append(said)
+        else:
+            self._screen.print(said.line(self.stream))
+
+    def _draw_frames(self) -> None:
+        """Whatever happens in between, there are four drawings a second at most."""
+        while not self._ended.wait(DRAW_SECONDS):
+            self._draw()
+
+    def _draw(self) -> None:
+        width, height = size = self._screen.size()
+        if size != self._size:
+            # Not drawn before it is at rest: while somebody drags its edge, it may have another size by now.
+            self._size = size
+            self._screen.draw((), size=size, above=self._lines_above(width))
             return
-        from rich.text import Text
+        lines = draw_frame(self.scene(), time.monotonic(), width, height)
+        if bar := lines[0].count(FULL):
+            lines[0] = coloured(lines[0][:bar], "green", self.stream) + lines[0][bar:]
+        self._screen.draw(lines, size=size, above=self._lines_above(width))
 
-        self._live.console.print(Text.from_ansi(line), soft_wrap=True)
-
-
-def open_live(job: str, progress: Progress, per_second: float, *, doing: Mapping[str, str]) -> Any:
-    """The bar, drawn by a thread of rich's, which reads the counters and `doing` each time."""
-    from rich.console import Console, Group, RenderableType
-    from rich.live import Live
-    from rich.progress_bar import ProgressBar
-    from rich.table import Table
-    from rich.text import Text
-
-    class Terminal(Console):
-        def show_cursor(self, show: bool = True) -> bool:
-            # Never hidden: a runner that is killed could not show it again.
-            return False
-
-    class Bar:
-        def __rich__(self) -> RenderableType:
-            grid = Table.grid(padding=(0, 1))
-            bar = ProgressBar(total=max(progress.total, 1), completed=progress.settled, width=24)
-            grid.add_row(
-                Text(job, overflow="ellipsis", no_wrap=True), bar, Text(progress_words(progress), no_wrap=True)
-            )
-            # As Text: nothing in it is markup.
-            lines = doing_lines(doing, width=terminal.width, most=min(DOING_SHOWN, terminal.height - 2))
-            return Group(grid, *(Text(line, overflow="ellipsis", no_wrap=True) for line in lines))
-
-    terminal = Terminal(file=sys.__stderr__, highlight=False, markup=False, emoji=False)
-    return Live(
-        Bar(),
-        console=terminal,
-        refresh_per_second=per_second,
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )
+    def _lines_above(self, width: int) -> list[str]:
+        lines: list[str] = []
+        while self._above:
+            lines += self._above.popleft().wrapped(width, self.stream)
+        return lines
 
 
-def _has(count: int) -> str:
-    return "has" if count == 1 else "have"
+class NotebookView(PlainView):
+    """One line that is written over. Of the control characters, notebooks know the carriage return."""
+
+    def __init__(self, job: str, name: str, stream: TextIO, *, says_end: bool = False) -> None:
+        super().__init__(job, name, stream, says_end=says_end)
+        self._written = ""
+
+    def begin(self) -> None:
+        self.start_thread(self._update)
+
+    def say(self, said: Said) -> None:
+        self._write(said.text if not said.label else said.label + said.text, "\n")
+
+    def _update(self) -> None:
+        while not self._ended.wait(LOOK_SECONDS):
+            self._write(f"{self.job}: {progress_line(self.scene())}", "")
+
+    def _write(self, line: str, end: str) -> None:
+        if line + end == self._written:
+            return
+        try:
+            self.stream.write(f"\r{line.ljust(len(self._written))}{end}")
+            self.stream.flush()
+        except (OSError, ValueError):
+            pass
+        self._written = "" if end else line
 
 
-def is_line_due(seconds: float, settled: int, total: int, *, progressed: bool = False) -> bool:
-    """Whether to print a line, that long after the last one and with so many items settled since then."""
-    return seconds >= LINE_SECONDS and (progressed or settled * 100 >= LINE_PERCENT * total)
+def changing(scene: Scene) -> tuple[object, ...]:
+    """What a new line of progress would tell."""
+    return scene.done, scene.failed, scene.skipped, scene.waiting, _doing_words(scene)
 
 
-def doing_lines(doing: Mapping[str, str], *, width: int, most: int) -> list[str]:
-    """A line for each item in flight that reported what it is doing, at most `most`; long keys are cut on the left."""
-    items = list(doing.items())
-    if not items or most < 1:
-        return []
-    shown = items if len(items) <= most else items[: most - 1]
-    lines = [f"  {_cut_left(clean(key), width // 2)}  {text}"[:width] for key, text in shown]
-    return lines if len(shown) == len(items) else [*lines, f"  and {len(items) - len(shown):,} more"]
+def progress_line(scene: Scene) -> str:
+    """Counts, rate and time left, and what the oldest item in flight is doing, as plain text."""
+    words = list(count_words(scene, done=" done"))
+    if scene.seconds_left is not None:
+        words.append(left_words(scene.seconds_left))
+    return ", ".join([*words, *cost_words(scene)]) + _doing_words(scene)
 
 
-def doing_words(doing: Mapping[str, str]) -> str:
-    """The same for a plain line: the oldest item, and how many others there are."""
-    items = list(doing.items())
-    if not items:
-        return ""
-    key, text = items[0]
-    others = f", and {len(items) - 1:,} more" if len(items) > 1 else ""
-    return f"; {clean(key, limit=120)}: {text}{others}"
+def _doing_words(scene: Scene) -> str:
+    for one in scene.in_flight:
+        if doing := clean(one.doing, limit=200).strip():
+            return f"; {clean(one.key, limit=120)}: {doing}"
+    return ""
 
 
-def _cut_left(text: str, most: int) -> str:
-    return text if len(text) <= most else "…" + text[len(text) - most + 1 :]
-
-
-def retrying_line(key: str, cause: str, attempt: int, wait_seconds: float) -> str:
-    from agentrun.values.units import format_duration
-
-    again = f"attempt {attempt + 1} in {format_duration(wait_seconds)}"
-    return f"{coloured('again', 'yellow')}   {clean(key, limit=120)}: {clean(cause, limit=300)}; {again}"
-
-
-def pace_of(progress: Progress, now: float) -> tuple[float | None, float | None]:
-    """Items settled in a second, and the seconds left, from this launch only; None if unknown."""
-    seconds = now - progress.began
-    if progress.settled_here < 2 or seconds < 0.5:
-        return None, None
-    rate = progress.settled_here / seconds
-    left = max(progress.total - progress.settled - progress.waiting, progress.to_run - progress.settled_here, 0)
-    return rate, left / rate
-
-
-def pace_words(progress: Progress) -> list[str]:
-    from agentrun.values.units import format_duration
-
-    rate, left = pace_of(progress, time.monotonic())
-    if rate is None or left is None:
-        return []
-    shown = f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min" if rate * 60 >= 1 else f"{rate * 3600:.1f}/h"
-    return [shown, f"{format_duration(round(left))} left" if left >= 1 else "nearly there"]
-
-
-def progress_words(progress: Progress) -> str:
-    words = [f"{progress.done:,} of {progress.total:,} done"]
-    for kind in ("failed", "skipped", "waiting"):
-        if count := getattr(progress, kind):
-            words.append(f"{count:,} {kind}")
-    words += pace_words(progress)
-    if progress.cost:
-        from agentrun.money.usage import format_cost
-
-        words.append(format_cost(progress.cost))
-    return ", ".join(words)
+def _retry_words(event: Retrying) -> str:
+    again = f"attempt {event.attempt + 1} in {format_duration(event.wait_seconds)}"
+    return f"{clean(event.key, limit=120)}: {clean(event.cause, limit=300)}; {again}"

@@ -90,7 +90,9 @@ class Attempts:
             if run.ledger.steps and (refs := run.ledger.steps.get(row)):
                 remembered = Remembered.of(await self._recall(refs))
             if self._pace is not None:
+                work.doing = "waiting for the rate limit"
                 await self._pace.wait()
+                work.doing = ""
             number += 1
             attempt = Attempt(
                 item=work.item,
@@ -113,6 +115,7 @@ class Attempts:
             finally:
                 self._running -= 1
                 end.is_open = False
+                work.doing = ""
                 if self._progress.keys:
                     self._progress.end(work.item.key)
             seconds = round(time.monotonic() - began, 4)
@@ -169,12 +172,14 @@ class Attempts:
         assert ended.failure is not None
         seconds = max(asked_wait(ended.failure) or 0.0, backoff_seconds(number))
         self._watcher(Retrying(work.item.key, ended.failure.cause, number, seconds))
+        work.doing = f"waiting for attempt {number + 1}"
         waits = {asyncio.ensure_future(self._sleep(seconds)), asyncio.ensure_future(self._stopping.wait())}
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
+            work.doing = ""
         if self._stopping.is_set():
             return ""
         return self.run.purse.refusal(again=work.row)

@@ -32,6 +32,7 @@ from agentrun.agents.messages import (
 )
 from agentrun.checkpoint.record import Question, Record
 from agentrun.checkpoint.remembered import Recall, Remembered
+from agentrun.launch.progress import TEXT_LIMIT
 from agentrun.money.usage import Reported, Usage
 from agentrun.runs.units import Work
 from agentrun.values.clock import now_text
@@ -106,6 +107,7 @@ class RunnerEnd:
                 case Log(text):
                     self._launch.log(self._slot, text)
                 case Progress(text):
+                    self.work.doing = text[:TEXT_LIMIT]
                     self._launch.report_progress(self.work.item.key, text)
                 case Carry(value):
                     self.carry, self.carry_set = value, True
@@ -135,6 +137,8 @@ class RunnerEnd:
     def _get_step(self, name: str) -> KnownStep:
         warned = self.recall.warning
         n, output = self.recall.step(name)
+        if output is None:
+            self.work.doing = name
         if self.recall.warning and not warned:
             self.warning = self.recall.warning
             self._launch.log(self._slot, f"[agentrun] {self.recall.warning}; steps are matched by name and occurrence")
@@ -154,6 +158,7 @@ class RunnerEnd:
             self.work, name=step.name, n=step.n, no=no, seconds=seconds, output=text
         )
         await self._launch.commit_step(self.work, record)
+        self.work.doing = ""
 
     # ---- people
 

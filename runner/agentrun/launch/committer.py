@@ -168,7 +168,7 @@ class Checkpointing:
         self.landed += len(units)
         progress = self._progress
         progress.counts, progress.total, progress.running = checkpoint.counts, checkpoint.total, len(checkpoint.running)
-        progress.cost = checkpoint.usage.cost
+        progress.cost, progress.held_back = checkpoint.usage.cost, self.slots.held_back
         progress.settled_here += self.slots.start(units)
 
     # ---- the thread

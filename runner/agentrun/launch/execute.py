@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from agentrun.agents.agent import Agent
 from agentrun.checkpoint.summary import Summary
 from agentrun.errors import AgentrunError, BusyError, LaterError
-from agentrun.events import Ended, Watcher, Watchers, ignore
+from agentrun.events import Ended, Waiting, Watcher, Watchers, ignore
 from agentrun.executors.choice import open_executor
 from agentrun.executors.prints import capture_prints
 from agentrun.job.fields import Layer
@@ -25,6 +25,9 @@ from agentrun.store.port import Store as Store
 from agentrun.system.forks import ending_children_of
 from agentrun.system.guardian import Guardian, end_launch
 from agentrun.system.shortage import lacking
+
+LOCK_SAID_AFTER_SECONDS = 0.5
+"""A runner that was killed gives its lock back within this time, when what it started is gone: not worth a line."""
 
 
 async def execute(
@@ -62,7 +65,8 @@ async def execute(
     if began is not None:
         began(launch)
     try:
-        summary = await _run(launch, job, agent, environ or {}, wait_seconds=options.wait_seconds, is_guest=is_guest)
+        wait = options.wait_seconds
+        summary = await _run(launch, job, agent, environ or {}, watcher, wait_seconds=wait, is_guest=is_guest)
     except AgentrunError as error:
         watcher(Ended(error.exit_code, error.message))
         raise
@@ -77,11 +81,18 @@ async def execute(
 
 
 async def _run(
-    launch: Launch, job: Job, agent: Agent, environ: Mapping[str, str], *, wait_seconds: float, is_guest: bool
+    launch: Launch,
+    job: Job,
+    agent: Agent,
+    environ: Mapping[str, str],
+    watcher: Watcher,
+    *,
+    wait_seconds: float,
+    is_guest: bool,
 ) -> Summary:
     try:
         try:
-            nothing_to_do = await _prepare(launch, wait_seconds=wait_seconds)
+            nothing_to_do = await _prepare(launch, watcher, wait_seconds=wait_seconds)
         finally:
             if launch.is_locked and launch.lease.left_mark:
                 # Its guardian has done this, unless that was killed as well. Our own release will forget it.
@@ -104,13 +115,17 @@ async def _run(
         launch.close()
 
 
-async def _prepare(launch: Launch, *, wait_seconds: float) -> Summary | None:
+async def _prepare(launch: Launch, watcher: Watcher, *, wait_seconds: float) -> Summary | None:
     """Wait for the lock without holding up the loop, which may be the user's own."""
-    deadline = time.monotonic() + wait_seconds
+    began, is_said = time.monotonic(), wait_seconds <= LOCK_SAID_AFTER_SECONDS
     while True:
         try:
             return launch.prepare()
-        except BusyError:
-            if time.monotonic() >= deadline:
+        except BusyError as error:
+            waited = time.monotonic() - began
+            if waited >= wait_seconds:
                 raise
+            if not is_said and waited >= LOCK_SAID_AFTER_SECONDS:
+                watcher(Waiting(error.holder, wait_seconds))
+                is_said = True
             await asyncio.sleep(0.05)

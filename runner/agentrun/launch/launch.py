@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, BinaryIO
@@ -134,6 +135,7 @@ class Launch:
         limit = self._options.limit
         slots = self._slots = Slots(run, attempts, checkpointing, logs=logs, watcher=self._watcher, limit=limit)
         checkpointing.slots = slots
+        self.progress.in_flight = slots.in_flight
         mail = Mail(run, self._store, checkpointing, slots, watcher=self._watcher, note=self._note)
         if self._early_stop is not None:
             slots.stop(self._early_stop)
@@ -197,6 +199,7 @@ class Launch:
         if not is_quiet:
             self._open(slots)
             await checkpointing.commit()
+        self.progress.began = time.monotonic()
         self._watcher(Began(self.progress))
 
     # ---- which items

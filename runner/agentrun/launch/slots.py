@@ -83,7 +83,8 @@ class Slots:
         """Rows that are in flight, or about to be changed by a message."""
         self._next_of: dict[int, Work] = {}
         """By slot: what it runs once the checkpoint that is being written is on disk."""
-        self._held_back = ""
+        self.held_back = ""
+        """Why no further item starts, although a slot is free."""
         self.stop_reason: StopReason | None = None
 
     # ---- taking items
@@ -96,7 +97,7 @@ class Slots:
         self._feed, self._feed_again = feed, again
         # A slot may have taken an item already that was answered in between; it starts with the others.
         self._idle = [slot for slot in reversed(range(width)) if slot not in self.in_flight]
-        self._held_back = ""
+        self.held_back = ""
 
     def advance(self, units: Sequence[Unit]) -> None:
         """While the checkpoint of these units is made: each slot that they free, and each idle one, takes its next
@@ -131,14 +132,14 @@ class Slots:
             self._stop_for_price(self._attempts.unpriced)
             return None
         if purse.limits and (why := purse.refusal()):
-            self._held_back = why
+            self.held_back = why
             return None
         try:
             work = next(self._feed, None) if not self._again and not self._found else self._take()
         except AgentrunError as error:
             self.stop(StopReason(error.exit_code, str(error), error=error))
             return None
-        self._held_back = ""
+        self.held_back = ""
         if work is None:
             return None
         if self._left is not None:
@@ -219,8 +220,8 @@ class Slots:
         # Not before: what was taken within the limit is run.
         if self._limit_is_reached:
             self.stop(StopReason(4, "--limit is reached"))
-        elif self._held_back and self._run.has_more:
-            self._stop_for_budget(self._held_back)
+        elif self.held_back and self._run.has_more:
+            self._stop_for_budget(self.held_back)
 
     async def _work(self, slot: int, first: Work) -> None:
         """One slot, item after item."""
@@ -230,6 +231,7 @@ class Slots:
         try:
             while work is not None and self.stop_reason is None:
                 self._attempting[slot] = task
+                work.began = time.monotonic()
                 try:
                     ended = await self._attempts.settle(slot, work)
                 except asyncio.CancelledError:
@@ -332,8 +334,8 @@ class Slots:
         before = self.stop_reason
         if before is None or _gravity(reason) > _gravity(before):
             self.stop_reason = reason
-        if before is None:
-            self._watcher(Stopping(reason.text, len(self._attempting)))
+            grace = self._run.job.grace_seconds if reason.exit_code > 128 else None
+            self._watcher(Stopping(reason.text, len(self._attempting), grace))
 
     def close(self) -> None:
         """Nothing is in flight any more, and nothing will be."""

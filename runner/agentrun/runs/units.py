@@ -18,6 +18,10 @@ class Work:
     item: Item
     since: str = ""
     """The time of the first checkpoint that names it."""
+    began: float = 0.0
+    """When its slot started it, by the monotonic clock; 0 before that."""
+    doing: str = ""
+    """Its current step, or what it last reported, for people who watch."""
 
 
 @dataclass(slots=True)

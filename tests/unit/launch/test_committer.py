@@ -84,6 +84,8 @@ class WatchedRun(Run):
 class FakeSlots:
     """Each slot that is freed takes the next of the items."""
 
+    held_back = ""
+
     def __init__(self, log: list[str]) -> None:
         self.log = log
         self.in_flight: dict[int, Work] = {}

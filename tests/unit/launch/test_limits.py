@@ -54,7 +54,8 @@ def test_the_first_signal_lets_what_is_in_flight_finish(world: World) -> None:
 
     summary = world.go(executor=executor, during=during)
     assert summary.exit_code == 143 and summary.counts["done"] == 4
-    assert [event.in_flight for event in world.events if isinstance(event, Stopping)] == [2]
+    (stopping,) = [event for event in world.events if isinstance(event, Stopping)]
+    assert (stopping.in_flight, stopping.grace_seconds) == (2, world.job.grace_seconds)
     found = world.state()
     assert found is not None and found.running == []
     assert world.go().exit_code == 0

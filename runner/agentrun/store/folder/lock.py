@@ -75,7 +75,7 @@ class Lock:
                 break
             os.close(fd)
             if tries >= TRIES_AT_LEAST and time.monotonic() >= deadline:
-                raise BusyError(self._busy())
+                raise self._busy()
             time.sleep(0.005 if tries < TRIES_AT_LEAST else 0.05)
         left = read_holder(self._path)
         mark = secrets.token_hex(8)
@@ -95,7 +95,7 @@ class Lock:
             return False
         return (ours.st_dev, ours.st_ino) == (found.st_dev, found.st_ino)
 
-    def _busy(self) -> str:
+    def _busy(self) -> BusyError:
         job = self._path.parent.name
         holder = read_holder(self._path)
         if holder is None:
@@ -104,9 +104,8 @@ class Lock:
             who = f"pid {holder.pid} has exited, and what it started is still being stopped"
         else:
             who = holder.describe()
-            if holder.place != "here":
-                return f"{job}: another runner has this job ({who}); wait for it, or stop it there"
-        return f"{job}: another runner has this job ({who}); wait for it, or stop it with: agentrun stop {job}"
+        stop = f"with: agentrun stop {job}" if holder is None or holder.place == "here" else "there"
+        return BusyError(f"{job}: another runner has this job ({who}); wait for it, or stop it {stop}", holder=who)
 
 
 def read_holder(path: Path) -> Holder | None:
