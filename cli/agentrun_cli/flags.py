@@ -25,6 +25,9 @@ Items = Annotated[
     list[str] | None,
     typer.Option("--items", metavar="WHERE", help="A quoted pattern, 'docs/*.txt'; a file; - for stdin."),
 ]
+Exclude = Annotated[
+    list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="Files to leave out; can be repeated.")
+]
 Kind = Annotated[str | None, typer.Option("--as", metavar="KIND", help="What --items is: files, jsonl, csv or lines.")]
 Key = Annotated[
     str | None, typer.Option("--key", metavar="FIELD", help="jsonl, csv: the field that identifies an item.")
@@ -241,8 +244,8 @@ def _layer(given: Given, command: Sequence[str] | None, base: Path, *, agent: st
 
 
 def _is_given(value: Any) -> bool:
-    """Whether a flag was given. One that was not is None, False or an empty list; 0 is a value."""
-    return value is not None and value is not False and value != []
+    """Whether a flag was given. One that was not is None, False or an empty list or tuple; 0 is a value."""
+    return value is not None and value is not False and value not in ([], ())
 
 
 def _text_or_file(given: str, here: Path, base: Path) -> str:
@@ -298,25 +301,36 @@ def _params(settings: Sequence[str]) -> dict[str, str]:
     return params
 
 
-def _items(given: Given, here: Path, base: Path) -> dict[str, str]:
+def _items(given: Given, here: Path, base: Path) -> dict[str, Any]:
     from agentrun.errors import UsageError
 
     patterns, kind, key = given.get("items") or [], given.get("kind"), given.get("key")
-    items = {"key": key} if key else {}
+    items: dict[str, Any] = {"key": key} if key else {}
+    if excluded := given.get("exclude"):
+        # Without a / it is a name, in whatever folder.
+        items["exclude"] = [_from_base(one, here, base) if "/" in one.rstrip("/") else one for one in excluded]
     if kind is not None and kind not in ("files", "jsonl", "csv", "lines"):
         raise UsageError(f"--as is {kind}; write files, jsonl, csv or lines")
     if not patterns:
         if kind is not None:
             raise UsageError("--as says what --items is; add --items")
         return items
-    if len(patterns) > 1:
-        raise UsageError("--items is given twice; give one pattern, which can match many files: --items 'docs/*.txt'")
-    pattern = patterns[0]
-    if kind is None:
-        is_pattern = any(sign in pattern for sign in "*?[") and not (here / pattern).is_file()
-        kind = "lines" if pattern == "-" else _KINDS.get(Path(pattern).suffix.lower(), "files")
-        kind = "files" if is_pattern else kind
-    return {kind: _from_base(pattern, here, base), **items}
+    kinds = [kind or _kind_of(pattern, here) for pattern in patterns]
+    if len(patterns) == 1:
+        return {kinds[0]: _from_base(patterns[0], here, base), **items}
+    for pattern, found in zip(patterns, kinds, strict=True):
+        if found != "files":
+            raise UsageError(
+                f"--items {pattern}: is {found}, and only patterns of files can be given together; give it alone, "
+                f"or add --as files if the file itself is the item"
+            )
+    return {"files": [_from_base(pattern, here, base) for pattern in patterns], **items}
+
+
+def _kind_of(pattern: str, here: Path) -> str:
+    if any(sign in pattern for sign in "*?[") and not (here / pattern).is_file():
+        return "files"
+    return "lines" if pattern == "-" else _KINDS.get(Path(pattern).suffix.lower(), "files")
 
 
 def _check_rest(given: Given, command: Sequence[str] | None) -> None:

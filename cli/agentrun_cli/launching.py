@@ -75,6 +75,7 @@ def options_of(given: Given, *, resume: bool) -> Options:
 def launch(asked: Asked, options: Options) -> int:
     """Run one launch, or show its plan; return the exit code."""
     from agentrun.errors import AgentrunError, BusyError
+    from agentrun.launch.execute import check_before_import
     from agentrun.views.finding import store_of
     from agentrun_cli.asking.starting import confirm_fresh, wants_rerun
 
@@ -93,6 +94,8 @@ def launch(asked: Asked, options: Options) -> int:
             from agentrun.views.giving_up import given_up
 
             confirm_fresh(job.name, given_up(store), given)
+        if not given.get("plan"):
+            check_before_import(job, store, options)
         if not given.get("quiet"):
             warn_of_shell(job)
         ready = make_ready(opened)

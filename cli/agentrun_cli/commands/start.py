@@ -12,6 +12,7 @@ def start(
     job: flags.JobRef = None,
     rest: flags.Rest = None,
     items: flags.Items = None,
+    exclude: flags.Exclude = None,
     kind: flags.Kind = None,
     key: flags.Key = None,
     settings: flags.Settings = None,

@@ -28,6 +28,7 @@ def try_items(
     index: Annotated[list[int] | None, typer.Option("--index", metavar="N", help="The item at this index.")] = None,
     count: Annotated[int, typer.Option("-n", metavar="N", min=1, help="How many, starting with the first.")] = HOW_MANY,
     items: flags.Items = None,
+    exclude: flags.Exclude = None,
     kind: flags.Kind = None,
     key: flags.Key = None,
     settings: flags.Settings = None,

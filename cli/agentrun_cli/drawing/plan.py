@@ -197,9 +197,10 @@ def limits_of(job: Job) -> str:
 def source_of(job: Job) -> str:
     if job.items.kind == "python":
         return "from Python, kept with the run"
-    where = "standard input" if job.items.pattern == "-" else clean(job.items.pattern)
+    where = "standard input" if job.items.pattern == "-" else ", ".join(map(clean, job.items.patterns))
     key = f", key {clean(job.items.key)}" if job.items.key else ""
-    return f"{job.items.kind} {where}{key}"
+    without = f", without {', '.join(map(clean, job.items.exclude))}" if job.items.exclude else ""
+    return f"{job.items.kind} {where}{key}{without}"
 
 
 def plan_lines(outlook: Outlook) -> Iterator[str]:
@@ -274,7 +275,7 @@ def plan_json(outlook: Outlook) -> dict[str, Any]:
         "from_run": planned.from_run or None,
         "run_id": planned.run_id if planned.resumed and not planned.from_run else None,
         "launch": planned.launch,
-        "items": str(job.items),
+        "items": job.items.identity()["items"],
         "total": plan.total,
         "counts": {
             **{kind: getattr(plan, kind) for kind in _KINDS},

@@ -23,12 +23,15 @@ class FilesSource:
     """`*`, `?`, `[…]` within a name, `**` for any folders; hidden names only where the pattern has the dot.
 
     A raw entry is a path below the pattern's fixed part. Links to folders are followed where the pattern has
-    a part for them, not by `**`.
+    a part for them, not by `**`. `exclude` holds paths, `is_left_out` is asked about keys: of files, and of the
+    folders on the way to them.
     """
 
     unique = False
 
-    def __init__(self, base: Path, pattern: str, *, exclude: Collection[Path] = ()) -> None:
+    def __init__(
+        self, base: Path, pattern: str, *, exclude: Collection[Path] = (), is_left_out: _Match | None = None
+    ) -> None:
         self._base = base
         self._pattern = pattern
         parts = [part for part in pattern.split("/") if part not in ("", ".")]
@@ -46,8 +49,11 @@ class FilesSource:
         self._matchers: list[_Match | None] = [None if part == "**" else _matcher(part) for part in self._parts]
         self._exclude = {os.path.realpath(path) for path in exclude}
         self._exclude_names = {os.path.basename(path) for path in self._exclude}
+        self._is_left_out = is_left_out
 
     def __iter__(self) -> Iterator[str]:
+        if self._is_left_out is not None and any(map(self._is_left_out, _with_folders_above(self.key("")))):
+            return
         if self._parts:
             yield from self._walk("", self._closure({0}), top=True)
             return
@@ -57,12 +63,27 @@ class FilesSource:
             raise ItemsError(f"{self._pattern}: there is no such file ({self._root})")
         yield ""
 
+    def lists(self, key: str) -> bool:
+        """Whether the file of this key, which another pattern has found, is one of these, too."""
+        if not self._parts:
+            return key == self.key("")
+        below = key.removeprefix(self._key_prefix)
+        if (self._key_prefix and below == key) or below.startswith("../"):
+            return False
+        *folders, name = below.split("/")
+        states, path = self._closure({0}), ""
+        for folder in folders:
+            states = self._into(path, folder, states)
+            path += f"{folder}/"
+        last = len(self._parts) - 1
+        return any(state == last and (matches := self._matchers[state]) and matches(name) for state in states)
+
     def identify(self, raw: str, *, with_content: bool = True) -> Identity:
-        key = self._key(raw)
-        return Identity(check_key(key, shown_path(key)), None, file_stamp(self._path(raw), self._key(raw)))
+        key = self.key(raw)
+        return Identity(check_key(key, shown_path(key)), None, file_stamp(self._path(raw), self.key(raw)))
 
     def content(self, raw: str) -> bytes:
-        return file_digest(self._path(raw), self._key(raw))
+        return file_digest(self._path(raw), self.key(raw))
 
     def glance(self, raw: str) -> int:
         return 0
@@ -73,17 +94,20 @@ class FilesSource:
     def where(self, index: int) -> str:
         for position, raw in enumerate(self):
             if position == index:
-                return shown_path(self._key(raw))
+                return self.shown(raw)
         return f"{self._pattern}, item {index}"
 
     def describe(self) -> str:
         return f"no file matches {self._pattern} in {self._base}"
 
+    def shown(self, raw: str) -> str:
+        return shown_path(self.key(raw))
+
+    def key(self, raw: str) -> str:
+        return self._key_prefix + raw if raw else self._key_prefix[:-1]
+
     def _path(self, raw: str) -> str:
         return f"{self._root}/{raw}" if raw else self._root
-
-    def _key(self, raw: str) -> str:
-        return self._key_prefix + raw if raw else self._key_prefix[:-1]
 
     def _closure(self, states: set[int]) -> frozenset[int]:
         """The parts of the pattern that a name may match next: `**` also stands for no folder at all."""
@@ -94,23 +118,26 @@ class FilesSource:
                 reached.add(state)
         return frozenset(reached)
 
-    def _walk(self, below: str, states: frozenset[int], *, top: bool = False) -> Iterator[str]:
+    def _into(self, below: str, folder: str, states: frozenset[int]) -> frozenset[int]:
+        """The parts of the pattern that a name in `folder` may match; none if the pattern leads nowhere there."""
         last = len(self._parts) - 1
+        following = {
+            state + 1
+            for state in states
+            if state < last and (matches := self._matchers[state]) is not None and matches(folder)
+        }
+        if not folder.startswith("."):
+            deep = {state for state in states if self._matchers[state] is None}
+            if deep and not os.path.islink(self._path(below + folder)):
+                following |= deep
+        return self._closure(following)
+
+    def _walk(self, below: str, states: frozenset[int], *, top: bool = False) -> Iterator[str]:
         for name in self._names(below, states, top=top):
             if not name.endswith("/"):
                 yield below + name
-                continue
-            folder = name[:-1]
-            following = {
-                state + 1
-                for state in states
-                if state < last and (matches := self._matchers[state]) is not None and matches(folder)
-            }
-            if not folder.startswith("."):
-                deep = {state for state in states if self._matchers[state] is None}
-                if deep and not os.path.islink(self._path(below + folder)):
-                    following |= deep
-            yield from self._walk(below + name, self._closure(following)) if following else ()
+            elif following := self._into(below, name[:-1], states):
+                yield from self._walk(below + name, following)
 
     def _names(self, below: str, states: frozenset[int], *, top: bool) -> Iterator[str]:
         """The relevant names in one folder, in the order of whole paths; folders end in `/`."""
@@ -130,6 +157,8 @@ class FilesSource:
                     is_link = entry.is_symlink()
                     if (name in self._exclude_names or is_link) and os.path.realpath(entry.path) in self._exclude:
                         continue
+                    if self._is_left_out is not None and self._is_left_out(self.key(below + name)):
+                        continue
                     if entry.is_dir():
                         if is_folder:
                             names.append(name + "/")
@@ -138,12 +167,12 @@ class FilesSource:
                             names.append(name)
                         elif is_link and not os.path.exists(entry.path):
                             raise ItemsError(
-                                f"{shown_path(self._key(below + name))}: is a broken link; remove or fix it"
+                                f"{shown_path(self.key(below + name))}: is a broken link; remove or fix it"
                             )
         except (FileNotFoundError, NotADirectoryError):
             if top:
                 return
-            raise gone(self._key(below)) from None
+            raise gone(self.key(below)) from None
         except OSError as error:
             raise ItemsError(f"{shown_path(self._path(below))}: cannot be listed: {error.strerror}") from None
         names.sort()
@@ -163,7 +192,13 @@ class FilesSource:
 
     def _check_unicode(self, raw: str) -> None:
         if not is_unicode(raw):
-            raise ItemsError(f"{shown_path(self._key(raw))}: the name is not UTF-8; rename it")
+            raise ItemsError(f"{shown_path(self.key(raw))}: the name is not UTF-8; rename it")
+
+
+def _with_folders_above(key: str) -> Iterator[str]:
+    while key:
+        yield key
+        key = os.path.dirname(key)
 
 
 def _matcher(part: str) -> _Match:

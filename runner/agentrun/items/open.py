@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from agentrun.errors import ItemsError
-from agentrun.items.files import FilesSource
 from agentrun.items.lines import LinesSource
+from agentrun.items.patterns import open_files
 from agentrun.items.port import Identity, Raw, Source
 from agentrun.items.spool import SpoolSource, encode_python_items
 from agentrun.items.tables import CsvSource, JsonlSource
@@ -32,7 +32,7 @@ def open_source(spec: ItemsSpec, base: Path, *, exclude: Collection[Path] = (), 
     that are never items: the job's own output and state.
     """
     if spec.kind == "files":
-        return FilesSource(base, spec.pattern, exclude=exclude)
+        return open_files(base, spec.patterns, left_out=spec.exclude, exclude=exclude)
     if spec.kind == "python" or spec.pattern == STANDARD_INPUT:
         if spool is None:
             given = "standard input" if spec.pattern else "Python"

@@ -110,7 +110,7 @@ def _params(values: Values) -> dict[str, Any]:
             # Encoded and decoded, so that a TOML date is the same text now as after a resume.
             params[name] = jsontext.decode(jsontext.encode(value.found, name=value.key))
         except jsontext.NotJson as error:
-            raise JobError(f"{value.label}: {error}", where=value.label, key=value.key) from None
+            raise value.refuse(str(error).removeprefix(f"{value.key} ")) from None
     return params
 
 
@@ -176,14 +176,7 @@ def _items(values: Values, texts: Mapping[str, str], where: str) -> ItemsSpec:
             where=where,
             key="items",
         )
-    values.text(f"items.{kind}", 'write a path or a pattern such as "docs/*.txt"')
-    value = values.get(f"items.{kind}")
-    assert value is not None
-    pattern = _fill(value, texts)
-    if "\0" in pattern:
-        raise value.refuse("has a NUL character in it; leave that out")
-    if kind == "files" and pattern == STANDARD_INPUT:
-        raise value.wants("standard input is read as lines, jsonl or csv")
+    patterns = _patterns(values, kind, texts)
     key = values.text("items.key", 'write the name of a field, such as "id"')
     if key is not None and kind in ("files", "lines"):
         key_value = values.get("items.key")
@@ -192,7 +185,45 @@ def _items(values: Values, texts: Mapping[str, str], where: str) -> ItemsSpec:
             f"it is for jsonl and csv; items of {kind} are identified by their own text: leave it out"
         )
     kinds: dict[str, ItemsKind] = {"files": "files", "jsonl": "jsonl", "csv": "csv", "lines": "lines"}
-    return ItemsSpec(kind=kinds[kind], pattern=pattern, key=key)
+    exclude = _excluded(values, kind, texts)
+    return ItemsSpec(kind=kinds[kind], pattern=patterns[0], key=key, more=patterns[1:], exclude=exclude)
+
+
+def _patterns(values: Values, kind: str, texts: Mapping[str, str]) -> tuple[str, ...]:
+    value = values.get(f"items.{kind}")
+    assert value is not None
+    if kind != "files":
+        if isinstance(value.found, list | tuple):
+            raise value.wants(f"several are for files; {kind} is one file: put all into one, or make several jobs")
+        values.text(value.key, f'write a path, such as "items.{kind}"')
+    else:
+        values.text_or_texts(value.key, 'write a path or a pattern such as "docs/*.txt", or a list of them')
+    patterns = _fill_each(value, texts)
+    if kind == "files" and STANDARD_INPUT in patterns:
+        raise value.wants("standard input is read as lines, jsonl or csv")
+    return tuple(dict.fromkeys(patterns))
+
+
+def _excluded(values: Values, kind: str, texts: Mapping[str, str]) -> tuple[str, ...]:
+    value = values.get("items.exclude")
+    if value is None:
+        return ()
+    values.text_or_texts(value.key, 'write a list of patterns, such as ["draft-*", "docs/old/**"]')
+    if kind != "files":
+        raise value.refuse(f"is for files; the items of this job are {kind}: leave it out")
+    patterns = _fill_each(value, texts)
+    if any(not pattern.strip("/.") for pattern in patterns):
+        raise value.wants("it would leave out everything; write the name of a file or folder")
+    return tuple(dict.fromkeys(patterns))
+
+
+def _fill_each(value: Value, texts: Mapping[str, str]) -> list[str]:
+    """Text, or each text of a list, with params filled in."""
+    found = [value.found] if isinstance(value.found, str) else value.found
+    filled = [_fill(value._replace(found=one), texts) for one in found]
+    if any("\0" in one for one in filled):
+        raise value.refuse("has a NUL character in it; leave that out")
+    return filled
 
 
 _FOR = {

@@ -9,13 +9,14 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeVar
 
 from agentrun.errors import JobError
+from agentrun.job.tomltext import find_line
 from agentrun.values.text import quoted
 
 TOP = (
     "name", "agent", "command", "prompt", "model", "system", "schema", "base_url", "max_output_tokens", "temperature",
     "output", "parse", "serve", "version", "isolation", "env_file", "needs_env", "carry", "params", "items", "run",
 )  # fmt: skip
-ITEMS = ("files", "jsonl", "csv", "lines", "key")
+ITEMS = ("files", "jsonl", "csv", "lines", "key", "exclude")
 KINDS = ("files", "jsonl", "csv", "lines", "python")
 RUN = (
     "concurrency", "timeout", "retries", "rate", "allow_failures", "stop_after_failures", "grace",
@@ -38,6 +39,8 @@ class Layer:
 
     label: str
     values: Mapping[str, Any] = field(default_factory=dict)
+    text: str = field(default="", repr=False)
+    """What they were read from, so that messages can name the line."""
 
     def get(self, name: str, default: Any = None) -> Any:
         return self.values.get(name, default)
@@ -62,17 +65,25 @@ class Layer:
 
 
 class Value(NamedTuple):
-    """One value: the label of its layer, its dotted key, and the value found."""
+    """One value: the label and the text of its layer, its dotted key, and the value found."""
 
     label: str
     key: str
     found: Any
+    text: str = ""
 
     def refuse(self, why: str) -> JobError:
-        return JobError(f"{self.label}: {self.key} {why}", where=self.label, key=self.key)
+        return _error(Layer(self.label, text=self.text), self.key, f"{self.key} {why}")
 
     def wants(self, what: str) -> JobError:
         return self.refuse(f"is {quoted(self.found)}; {what}")
+
+
+def _error(layer: Layer, key: str, message: str) -> JobError:
+    """An error about the value of `key`, with its line where that is known."""
+    line = find_line(layer.text, key) if layer.text else None
+    place = f"{layer.label}: line {line}" if line is not None else layer.label
+    return JobError(f"{place}: {message}", where=layer.label, key=key, line=line)
 
 
 class Values:
@@ -82,12 +93,14 @@ class Values:
         self._values: dict[str, Value] = {}
         for number, layer in enumerate(layers):
             added = _flatten(layer, has_file=has_file)
-            _check_alone(added, layer.label)
+            _check_alone(added, layer)
             self._merge(added, declared=self._values if has_file and number else None)
 
     def _merge(self, added: dict[str, Value], *, declared: Mapping[str, Value] | None) -> None:
         values = self._values
         kind = next((name for name in KINDS if f"items.{name}" in added), None)
+        if kind is not None:
+            values.pop("items.exclude", None)  # it belongs to the patterns that are replaced
         for name in KINDS if kind else ():
             if name != kind and f"items.{name}" in values:
                 del values[f"items.{name}"]
@@ -131,6 +144,18 @@ class Values:
         if any("\0" in one for one in value.found):
             raise value.refuse("has a NUL character in it; leave that out")
         return tuple(value.found)
+
+    def text_or_texts(self, key: str, what: str) -> tuple[str, ...]:
+        """One text or a list of them, none of which is empty; without the key, none."""
+        if (value := self.get(key)) is None:
+            return ()
+        if isinstance(value.found, str):
+            text = self.text(key, what)
+            return (text,) if text is not None else ()
+        texts = self.texts(key, what) or ()
+        if not all(one.strip() for one in texts) or not texts:
+            raise value.wants(what)
+        return texts
 
     def choice(self, key: str, choices: Collection[T]) -> T | None:
         if (value := self.get(key)) is None:
@@ -180,28 +205,30 @@ def replaced_agents(added: Collection[str]) -> list[str]:
 
 
 def _flatten(layer: Layer, *, has_file: bool) -> dict[str, Value]:
-    label = layer.label
+    label, text = layer.label, layer.text
     flat: dict[str, Value] = {}
     items = ITEMS if has_file else (*ITEMS, "python")
     tables: dict[str, tuple[str, ...] | None] = {"params": None, "items": items, "run": RUN}
     for key, found in layer.values.items():
-        _check_known(label, key, key, TOP)
+        _check_known(layer, key, key, TOP)
         if key not in tables:
-            flat[key] = Value(label, key, found)
+            flat[key] = Value(label, key, found, text)
             continue
         if found is None:
             continue
         if not isinstance(found, Mapping):
-            raise Value(label, key, found).wants(f"write a table: [{key}] on a line of its own, its values below it")
+            raise Value(label, key, found, text).wants(
+                f"write a table: [{key}] on a line of its own, its values below it"
+            )
         for inner, value in found.items():
             dotted = f"{key}.{inner}"
             if (known := tables[key]) is not None:
-                _check_known(label, dotted, inner, known)
-            flat[dotted] = Value(label, dotted, value)
+                _check_known(layer, dotted, inner, known)
+            flat[dotted] = Value(label, dotted, value, text)
     return {key: value for key, value in flat.items() if value.found is not None}
 
 
-def _check_known(label: str, dotted: str, name: str, known: Sequence[str]) -> None:
+def _check_known(layer: Layer, dotted: str, name: str, known: Sequence[str]) -> None:
     if name in known:
         return
     if name in TOP and name != dotted:
@@ -214,21 +241,14 @@ def _check_known(label: str, dotted: str, name: str, known: Sequence[str]) -> No
         below = {"run": RUN, "items": ITEMS} if known is TOP else {}
         others = (f"{near} (under [{table}])" for table, names in below.items() if (near := _nearest(name, names)))
         hint = _nearest(name, known) or next(others, None) or f"known here: {', '.join(known)}"
-    raise JobError(f"{label}: {dotted} is not a known key; {hint}", where=label, key=dotted)
+    raise _error(layer, dotted, f"{dotted} is not a known key; {hint}")
 
 
-def _check_alone(added: Mapping[str, Value], label: str) -> None:
-    agents = [name for name in AGENTS if name in added]
-    if len(agents) > 1:
-        message = f"{label}: {agents[0]} and {agents[1]} are both given; give one of them"
-        raise JobError(message, where=label, key=agents[0])
-    kinds = [name for name in KINDS if f"items.{name}" in added]
-    if len(kinds) > 1:
-        raise JobError(
-            f"{label}: items.{kinds[0]} and items.{kinds[1]} are both given; give one of them",
-            where=label,
-            key=f"items.{kinds[1]}",
-        )
+def _check_alone(added: Mapping[str, Value], layer: Layer) -> None:
+    for names in (AGENTS, [f"items.{kind}" for kind in KINDS]):
+        given = [name for name in names if name in added]
+        if len(given) > 1:
+            raise _error(layer, given[1], f"{given[0]} and {given[1]} are both given; give one of them")
 
 
 def _like(weaker: Value | None, value: Value) -> Value:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agentrun.errors import JobError
 from agentrun.job.fields import Layer
+from agentrun.job.tomltext import Fault, explain
 
 FILE_NAME = "job.toml"
 _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
@@ -20,15 +21,16 @@ def read_job_file(path: Path) -> Layer:
         path = path / FILE_NAME
     text = read_text(path, "job file")
     try:
-        return Layer(_label(path), tomllib.loads(text))
+        return Layer(_label(path), tomllib.loads(text), text)
     except tomllib.TOMLDecodeError as error:
         message = str(error)
         match = _POSITION.search(message)
         if match is None:
             raise JobError(f"{path}: {message}", where=str(path)) from None
-        line, column = (match[1], match[2]) if match[1] else _end_of(text)
-        why = message[: match.start()]
-        raise JobError(f"{path}: line {line}, column {column}: {why}", where=str(path), line=int(line)) from None
+        line, column = (int(match[1]), int(match[2])) if match[1] else _end_of(text)
+        fault = explain(text, Fault(line, column, message[: match.start()]))
+        place = f"{path}: line {fault.line}, column {fault.column}"
+        raise JobError(f"{place}: {fault.why}", where=str(path), line=fault.line) from None
     except RecursionError:
         raise JobError(f"{path}: is nested too deep to be read; flatten it", where=str(path)) from None
 
@@ -40,9 +42,9 @@ def _label(path: Path) -> str:
         return str(path)
 
 
-def _end_of(text: str) -> tuple[str, str]:
+def _end_of(text: str) -> tuple[int, int]:
     lines = text.split("\n")
-    return str(len(lines)), str(len(lines[-1]) + 1)
+    return len(lines), len(lines[-1]) + 1
 
 
 def default_name(ref: str | os.PathLike[str]) -> str:

@@ -26,9 +26,23 @@ class ItemsSpec:
     pattern: str
     """`-` is standard input; empty for Python items."""
     key: str | None = None
+    more: tuple[str, ...] = ()
+    """Further patterns of files. A file is an item once, at the first pattern that matches it."""
+    exclude: tuple[str, ...] = ()
+    """Patterns of files that are left out."""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.pattern}" if self.pattern else self.kind
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        return (self.pattern, *self.more)
+
+    def identity(self) -> dict[str, Any]:
+        """A single pattern has been text since the first version; several are a list."""
+        several = [f"{self.kind}:{pattern}" for pattern in self.patterns]
+        found: dict[str, Any] = {"items": several if self.more else str(self), "key": self.key}
+        return {**found, "exclude": list(self.exclude)} if self.exclude else found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +114,7 @@ class Job:
         # A prompt's file may be edited, like an agent's: its text and model are in the fingerprint.
         kind = "command" if self.command else "prompt" if self.prompt is not None else "agent"
         does = {"command": list(self.command or ()), "prompt": self.prompt, "agent": self.agent}[kind]
-        return {"items": str(self.items), "key": self.items.key, kind: does, "params": dict(self.params)}
+        return {**self.items.identity(), kind: does, "params": dict(self.params)}
 
     @property
     def params_digest(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 from msgspec import structs
@@ -18,6 +18,7 @@ from agentrun.job.job import STANDARD_INPUT, Job
 from agentrun.job.options import Options
 from agentrun.outputs.claim import Claim
 from agentrun.outputs.output import Output, open_output
+from agentrun.outputs.place import make_place
 from agentrun.outputs.results import done_results
 from agentrun.outputs.workspace import Workspace
 from agentrun.runs.intake import Kept
@@ -57,6 +58,7 @@ class Preparation:
     items: Iterable[Any] | None = None
     """Items given in Python."""
     stdin: BinaryIO | None = None
+    disk: Disk = field(default_factory=Disk)
 
     def begin(self) -> Prepared | Summary:
         """What to run; a summary if there is nothing to do."""
@@ -117,8 +119,9 @@ class Preparation:
         output = open_output(self.job, self.store, run_id=finished.run_id, date=finished.date)
         if output.is_missing():
             output.check(ended=(), is_own=True)
+            make_place(output.path.parent, output.path, base=self.job.base, disk=self.disk)
             self.claim.take(output.path, finished.run_id, is_folder=output.form == "folder")
-            output.restore(lambda: done_results(run.ledger, reader), Disk(), self.claim.check)
+            output.restore(lambda: done_results(run.ledger, reader), self.disk, self.claim.check)
             self.claim.release()
         return as_kept(run, finished)
 
@@ -126,6 +129,7 @@ class Preparation:
         """Whether the results can be written, and may be; from here on the output is this run's."""
         output = self._output(checkpoint)
         check_run_output(output, checkpoint, ended=self.store.summaries(), options=self.options)
+        make_place(output.path.parent, output.path, base=self.job.base, disk=self.disk)
         self.claim.take(output.path, checkpoint.run_id, is_folder=output.form == "folder")
 
     def _output(self, checkpoint: Checkpoint) -> Output:

@@ -218,7 +218,7 @@ def check_item_files(run: Run, source: Source, output: Output) -> None:
 
 
 def check_same_job(
-    job: Job, was: Mapping[str, Any], which: str, names: Sequence[str] = ("items", "key", *AGENTS, "params")
+    job: Job, was: Mapping[str, Any], which: str, names: Sequence[str] = ("items", "exclude", "key", *AGENTS, "params")
 ) -> None:
     """Another item pattern, agent or params under the name of an unfinished run: somebody would lose results."""
     now = job.identity()
@@ -239,7 +239,8 @@ def check_same_task(job: Job, finished: Summary) -> None:
     must not be mixed with those of the last run."""
     if job.file is None and finished.identity:
         check_same_job(job, finished.identity, "the last run", tuple(AGENTS))
-        was, now = str(finished.identity.get("items")).partition(":")[0], job.items.kind
+        items = finished.identity.get("items")
+        was, now = str(items[0] if isinstance(items, list) else items).partition(":")[0], job.items.kind
         if was != now:
             raise PlanError(
                 f"{job.name}: the items of the last run of this name were {was}, but now they are {now}; "

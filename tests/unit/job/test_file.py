@@ -18,7 +18,7 @@ def test_a_job_file_is_read_and_a_folder_means_its_job_toml(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("content", "place"),
     [
-        (b'a = 1\nb = "x', "line 2, column 7"),
+        (b'a = 1\nb = "x', "line 2, column 5"),
         (b"a = 1\nb 2\n", "line 2, column 3"),
         (b"a = [", "line 1, column 6"),
         (b"a = 1\nx = '\xff'\n", "line 2, column 6: is not UTF-8"),
