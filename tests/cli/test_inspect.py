@@ -118,11 +118,12 @@ def in_terminal(*arguments: str, cwd: Path, columns: int = 80) -> str:
 
 def test_items_has_a_line_for_each_with_state_attempts_key_and_cause(agentrun: Run, with_failures: Path) -> None:
     ended = agentrun("items", "rows", cwd=with_failures)
-    lines = ended.stdout.splitlines()
+    head, *lines = ended.stdout.splitlines()
+    assert head.split() == ["index", "state", "tries", "took", "age", "key"]
     assert [line.split()[:2] for line in lines[:4]] == [["0", "done"], ["1", "done"], ["2", "done"], ["3", "failed"]]
     assert lines[3].split()[2] == "1" and lines[3].endswith("docs/04.txt  TypeError: row 4 of docs/04.txt is short")
     assert len(lines) == 9 and "\t" not in ended.stdout and "\x1b" not in ended.stdout
-    assert len({line.index("docs/") for line in lines}) == 1
+    assert {line.index("docs/") for line in lines} == {head.index("key")}
 
 
 def test_items_can_be_chosen_by_state(agentrun: Run, with_failures: Path) -> None:
@@ -332,7 +333,12 @@ def test_failures_are_told_by_cause_with_how_to_go_on(agentrun: Run, with_failur
     blocks = ended.stdout.split("\n\n")
     assert blocks[0] == "rows: 3 of 9 items failed, from 2 causes"
     assert blocks[1].splitlines()[0] == "2  TypeError: row 4 of docs/04.txt is short"
-    assert [line.strip() for line in blocks[1].splitlines()[2:]] == ["docs/04.txt", "docs/08.txt"]
+    place, code, *keys = (line.strip() for line in blocks[1].splitlines()[1:])
+    assert (place, code) == (
+        "at agent.py:12, in work",
+        'raise TypeError(f"row {number} of {item.key} is short")',
+    )
+    assert keys == ["docs/04.txt", "docs/08.txt"]
     assert blocks[2].startswith("1  LookupError: odd [bold]name[/bold]") and "\x1b" not in ended.stdout
     hints = [
         line.partition("agentrun ")[2].split("   ")[0] for line in ended.stderr.splitlines() if "agentrun " in line

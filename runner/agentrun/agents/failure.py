@@ -15,6 +15,20 @@ Origin = Literal["exception", "program", "timeout", "lost", "output", "person"]
 Verdict = Literal["transient", "item", "everyone", "skip"]
 
 
+class Place(Crossing, frozen=True, omit_defaults=True):
+    """A line of somebody's code."""
+
+    file: str
+    line: int
+    function: str = ""
+    code: str = ""
+    """The line itself, without its indent."""
+
+    def __str__(self) -> str:
+        name = self.file.replace("\\", "/").rpartition("/")[2]
+        return f"{name}:{self.line}" + (f", in {self.function}" if self.function else "")
+
+
 class Failure(Crossing, frozen=True, omit_defaults=True):
     """The facts about one failed attempt. Records keep it, and it crosses processes, as JSON without empty fields."""
 
@@ -28,6 +42,8 @@ class Failure(Crossing, frozen=True, omit_defaults=True):
     retry_after_seconds: float | None = None
     exit_code: int | None = None
     resume_at: str | None = None
+    raised: Place | None = None
+    """The last line of the user's own code that it passed through; None if it passed through none."""
 
     @property
     def cause(self) -> str:

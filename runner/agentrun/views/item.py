@@ -146,7 +146,7 @@ class ItemView:
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """A finished step of an item that is not settled, or an answer that it was given."""
+    """A finished step of an item, or an answer that it was given."""
 
     kind: Literal["step", "answer"]
     at: float
