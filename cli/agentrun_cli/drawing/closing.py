@@ -46,6 +46,7 @@ def closing_lines(summary: Summary, job: str, name: str, seconds: float) -> Iter
         yield from _cost_lines(summary.usage)
         if summary.kept and summary.results_cost is not None:
             yield f"  all results:  {format_cost(summary.results_cost)}, in this run and earlier ones"
+        yield from _empty_lines(summary, name)
         if counts.get("failed"):
             yield f"  the reasons:  agentrun failures {name}"
         return
@@ -60,6 +61,7 @@ def closing_lines(summary: Summary, job: str, name: str, seconds: float) -> Iter
             yield f"  {clean(summary.hint)}"
         yield f"  so far:       {done} done{others}{took}; all of it is kept"
     yield from _cost_lines(summary.usage)
+    yield from _empty_lines(summary, name)
     if counts.get("failed"):
         yield f"  the reasons:  agentrun failures {name}"
     if counts.get("waiting"):
@@ -81,6 +83,12 @@ def _cost_lines(usage: Totals) -> Iterator[str]:
     lost = f" ({format_cost(usage.lost)} of it lost in crashes)" if usage.lost else ""
     label = "cost:" if usage.cost is not None else "used:"
     yield f"  {label}         {', '.join(parts)}{lost}"
+
+
+def _empty_lines(summary: Summary, name: str) -> Iterator[str]:
+    if summary.empty:
+        what = "1 output is empty" if summary.empty == 1 else f"{summary.empty:,} outputs are empty"
+        yield f"  empty:        {what}: agentrun items {name} --empty"
 
 
 def _question_lines(questions: list[OpenQuestion], waiting: int, name: str) -> Iterator[str]:

@@ -11,6 +11,8 @@ from agentrun.system.shortage import SHORTAGE
 
 THREAD_TIMEOUT = "thread-timeout"
 """The code of a timeout in a thread, which cannot be killed: another attempt would be a second live one."""
+EMPTY = "empty"
+"""The code of an output that is empty where that counts as a failure."""
 Origin = Literal["exception", "program", "timeout", "lost", "output", "person"]
 Verdict = Literal["transient", "item", "everyone", "skip"]
 
@@ -144,7 +146,8 @@ def judge(failure: Failure) -> Judgement:
     if failure.origin in ("timeout", "lost"):
         return Judgement("transient", most_attempts=2)
     if failure.origin == "output":
-        return Judgement("item")
+        # A model's next reply may not be empty; what JSON cannot hold is the agent's doing.
+        return Judgement("transient" if failure.code == EMPTY else "item")
     if failure.origin == "program":
         return _judge_program(failure)
     for name in failure.types:

@@ -56,6 +56,8 @@ class Summary(Struct, kw_only=True):
     """How many results are kept from earlier runs of the series."""
     kept_old_agent: int = 0
     """Of those kept: how many an older version of the agent made."""
+    empty: int = 0
+    """How many results are empty."""
     results_cost: float | None = None
     """What all results cost, in whichever run; None if no cost was reported."""
     launches: int = 0
@@ -104,6 +106,7 @@ class Summary(Struct, kw_only=True):
             status=status,
             total=checkpoint.total,
             counts=dict(checkpoint.counts),
+            empty=context.empty,
             launches=context.launches,
             agent=context.agent or None,
             versions=dict(context.versions),

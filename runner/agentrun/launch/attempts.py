@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentrun.agents.attempt import Attempt, Outcome
-from agentrun.agents.failure import Failure, asked_wait, judge
+from agentrun.agents.failure import EMPTY, Failure, asked_wait, judge
 from agentrun.checkpoint.record import Record, Try
 from agentrun.checkpoint.remembered import Remembered
 from agentrun.events import Retrying, Watcher
@@ -21,6 +21,7 @@ from agentrun.outputs.files import ItemFiles, ItemFilesError
 from agentrun.outputs.logs import ItemLogs
 from agentrun.runs.units import Ended, Unit, Work
 from agentrun.system.shortage import SHORTAGE
+from agentrun.values.json import is_empty
 
 if TYPE_CHECKING:
     from agentrun.runs.run import Run
@@ -122,6 +123,8 @@ class Attempts:
             if ended.kind == "done":
                 if outcome.made_files:
                     await self._publish(work, Path(attempt.work), ended)
+                if is_empty(ended.output or b"") and not ended.files and ended.kind == "done":
+                    self._take_empty(ended)
                 if ended.kind == "done":
                     return ended
             if ended.kind != "back":
@@ -217,6 +220,12 @@ class Attempts:
         ended.failure, ended.judgement = failure, judge(failure)
         verdict = ended.judgement.verdict
         ended.kind = "back" if verdict == "everyone" else "skipped" if verdict == "skip" else "failed"
+
+    def _take_empty(self, ended: Ended) -> None:
+        if self._job.empty == "fail":
+            self._fail(ended, Failure("output", "empty output", code=EMPTY))
+        else:
+            ended.is_empty = True
 
     async def _publish(self, work: Work, folder: Path, ended: Ended) -> None:
         """What the attempt left in `out` is in its place, and on disk, before the checkpoint that names it."""

@@ -14,6 +14,7 @@ from agentrun.errors import AgentrunError
 from agentrun.events import Asked, Failed, Settled, Stopping, Watcher, ignore
 from agentrun.launch.attempts import Attempts
 from agentrun.launch.committer import Checkpointing
+from agentrun.launch.empties import EmptyOutputs
 from agentrun.money.usage import Usage
 from agentrun.outputs.logs import ItemLogs
 from agentrun.runs.run import Run
@@ -74,6 +75,7 @@ class Slots:
         self._closed = False
         self._failures_in_a_row = 0
         self._any_done = False
+        self._empties = EmptyOutputs(run.job, watcher)
         self.in_flight: dict[int, Work] = {}
         """By slot: what is running, or will be once the next checkpoint is on disk."""
         self.busy: set[int] = set()
@@ -275,6 +277,7 @@ class Slots:
             self._failures_in_a_row = 0
             if ended.kind == "done":
                 self._any_done = True
+                self._empties.note(work.item.key, is_empty=ended.is_empty)
                 if not ended.warning:
                     self._logs.forget(work.item.key)
             return

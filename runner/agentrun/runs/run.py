@@ -236,6 +236,7 @@ class Run:
         # As it is at this moment, like `running`: what is reported while this is written would be charged twice.
         checkpoint.usage = structs.replace(self.purse.totals)
         context.deaths, context.versions = self.deaths, ledger.versions
+        context.empty = ledger.empty if self.job.empty != "allow" else 0
         if self.job.carry:
             context.carry = self.carry
         checkpoint.updated_at = now_text()

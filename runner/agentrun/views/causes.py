@@ -47,7 +47,8 @@ _NUMBER = re.compile(r"(?:(?<![\w.)\]…])[-+])?[^\W_]*\d[^\W_]*")
 _RUN = re.compile(f"{VARIES}(?:[-+_.,:/ ]?{VARIES})+")
 _SPACE = re.compile(r"\s+")
 _FRAME = re.compile(
-    r'^\s*File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?(?:\n {4}\s*(?P<code>\S.*))?', re.MULTILINE
+    r'^\s*File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?(?:\n {4}\s*(?P<code>\S.*))?',
+    re.MULTILINE,
 )
 
 
