@@ -17,14 +17,14 @@ from agentrun.checkpoint import summary as checkpoint
 from agentrun.errors import RunError
 from agentrun.events import Watcher, ignore
 from agentrun.job.fields import RUN, Layer
-from agentrun.job.options import Options, rerun_of
+from agentrun.job.options import Options, only_of, rerun_of
 from agentrun.launch.launch import Launch
 from agentrun.store.port import Catalogue, Store
 from agentrun.views.item import ItemView
 from agentrun.views.listing import read_items
 
 _TOP_VALUES = ["output", "version", "isolation", "env_file", "needs_env", "carry", "params"]
-_OPTIONS = ["fresh", "rerun", "limit", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps"]
+_OPTIONS = ["fresh", "rerun", "limit", "only", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps"]
 
 
 def _no_items() -> Iterator[ItemView]:
@@ -98,8 +98,8 @@ def run(
 
     `items` are dicts, texts (`str`) or files (`Path`). Further values are those of a job file (`concurrency`,
     `output`, `params`, `timeout`, `retries`, `allow_failures`, `isolation`, `carry` …) and `fresh`, `rerun`, `limit`,
-    `failed`, `overwrite`, `allow_gone`, `accept_edits`, `forget_steps`. Works in scripts, in notebooks and in a
-    running event loop.
+    `only` (a pattern for keys, or several: the other items stay pending), `failed`, `overwrite`, `allow_gone`,
+    `accept_edits`, `forget_steps`. Works in scripts, in notebooks and in a running event loop.
     """
     launching = _Launching(agent, items, name, store, state_dir, on_event, key, values)
     try:
@@ -181,6 +181,8 @@ class _Launching:
             flags["output"] = os.fspath(flags["output"])
         if values.get("rerun") is not None:
             values["rerun"] = rerun_of(values["rerun"])
+        if values.get("only") is not None:
+            values["only"] = only_of(values["only"])
         self.options = Options(**{one: values[one] for one in _OPTIONS if one in values})
         self.opened = open_job(
             None,

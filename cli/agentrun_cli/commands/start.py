@@ -19,6 +19,7 @@ def start(
     output: flags.Output = None,
     name: flags.Name = None,
     limit: flags.Limit = None,
+    only: flags.Only = None,
     plan: flags.Plan = False,
     fresh: flags.Fresh = False,
     rerun: flags.Rerun = None,

@@ -35,6 +35,8 @@ class StopReason:
     """The error of the source, if that is the reason."""
     flags: str = ""
     """The flags that the command to continue needs."""
+    by: str = ""
+    """The limit that was reached: budget, failures, limit or only."""
 
 
 def _no_more(rows: set[int]) -> Iterator[Work]:
@@ -217,7 +219,7 @@ class Slots:
             self._tasks = None
         # Not before: what was taken within the limit is run.
         if self._limit_is_reached:
-            self.stop(StopReason(4, "--limit is reached"))
+            self.stop(StopReason(4, "--limit is reached", by="limit"))
         elif self._held_back and self._run.has_more:
             self._stop_for_budget(self._held_back)
 
@@ -289,7 +291,7 @@ class Slots:
         if most and self._failures_in_a_row >= most:
             text = f"{self._failures_in_a_row} items failed in a row, the last with {ended.failure.cause}"
             hint = "fix that, then resume; --stop-after-failures 0 continues regardless"
-            self.stop(StopReason(4, text, hint))
+            self.stop(StopReason(4, text, hint, by="failures"))
 
     def _report(self, work: Work, ended: Ended, spent: Usage | None) -> None:
         key = work.item.key
@@ -305,7 +307,7 @@ class Slots:
     def _stop_for_budget(self, why: str) -> None:
         job = self._run.job
         higher = f"--budget {2 * job.budget:g}" if job.budget else f"--token-budget {2 * (job.token_budget or 0)}"
-        self.stop(StopReason(4, why, "raise it to continue", flags=higher))
+        self.stop(StopReason(4, why, "raise it to continue", flags=higher, by="budget"))
 
     def _stop_for_silence(self, work: Work) -> None:
         """Without knowing what the items use, a budget means nothing."""

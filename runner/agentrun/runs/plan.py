@@ -27,6 +27,7 @@ from agentrun.item import key_digest
 
 if TYPE_CHECKING:
     from agentrun.items.port import Identity, Raw, Source
+    from agentrun.runs.only import Only
 
 
 EXAMPLES = 3
@@ -66,6 +67,8 @@ class Plan:
     left: int = 0
     """Failed before, and left alone."""
     waiting: int = 0
+    others: int = 0
+    """Of those to run: not in this launch (--only)."""
     gone: int = 0
     """Finished items that the source no longer has."""
     finished: int = 0
@@ -151,10 +154,11 @@ def list_items(
     *,
     tries_again: Callable[[int], bool],
     keep_changed: bool = False,
+    only: Only | None = None,
 ) -> Plan:
     """Pass over the source once: which items there are now, and what the records say of them.
 
-    `tries_again(row)` says whether this launch retries a failed item.
+    `tries_again(row)` says whether this launch retries a failed item; `only` is told of every item.
     """
     plan = Plan(finished=ledger.states.count(DONE) + ledger.states.count(SKIPPED))
     order = array("I")
@@ -205,6 +209,8 @@ def list_items(
         else:
             plan.note("failed" if tries_again(row) else "left", key)
         order.append(row)
+        if only is not None:
+            only.note(row, key)
         if unique:
             glances.append(glance(raw))
         if len(order) <= EXAMPLES:

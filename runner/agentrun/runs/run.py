@@ -22,6 +22,7 @@ from agentrun.values.clock import now_seconds, now_text
 
 if TYPE_CHECKING:
     from agentrun.runs.intake import Dropped, Taken
+    from agentrun.runs.only import Only
 
 TRIES_KEPT = 10
 
@@ -37,6 +38,8 @@ class Run:
     resumed: bool
     ledger: Ledger
     plan: Plan
+    only: Only | None = None
+    """The items that this launch is limited to."""
     to_retry: set[int] = field(default_factory=set)
     """Failed rows that this launch tries again."""
     carry: Any = None

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from agentrun.agents.failure import Failure, Place
+from agentrun.agents.failure import Failure
+from agentrun.agents.failure import Place as Place
 
 if TYPE_CHECKING:
     from agentrun.views.item import ItemView
