@@ -320,9 +320,33 @@ def test_the_log_of_an_item_is_raw_in_a_pipe_and_clean_on_a_terminal(agentrun: R
     assert last.startswith("looking at") and last.count("\n") == 1
 
 
-def test_the_log_of_a_done_item_is_said_to_be_gone(agentrun: Run, with_failures: Path) -> None:
+def test_what_a_done_item_printed_is_kept_if_that_is_wanted(agentrun: Run, with_failures: Path) -> None:
+    kept = agentrun("log", "rows", "--index", "0", cwd=with_failures)
+    assert kept.stdout.startswith("--- launch 1, attempt 1, ") and "looking at docs/01.txt" in kept.stdout
+    with (with_failures / "job.toml").open("a") as file:
+        file.write("keep_logs = 0\n")
+    assert agentrun("start", "job.toml", "--fresh", cwd=with_failures).returncode == 1
     ended = agentrun("log", "rows", "--index", "0", cwd=with_failures)
-    assert (ended.returncode, ended.stdout) == (0, "") and "dropped" in ended.stderr
+    assert (ended.returncode, ended.stdout) == (0, "") and "no longer kept" in ended.stderr
+
+
+def test_a_log_is_followed_until_the_item_is_settled(
+    agentrun: Run, under_way: tuple[Path, subprocess.Popen[str]], begin: Begin
+) -> None:
+    rows, process = under_way
+    follower = begin("log", "rows", "docs/06.txt", "-f", cwd=rows)
+    assert follower.stdout is not None and "looking at docs/06.txt" in follower.stdout.readline()
+    settled = agentrun("log", "rows", "docs/01.txt", "--follow", cwd=rows)
+    assert settled.returncode == 0 and "docs/01.txt is done" in settled.stderr
+    launches = begin("log", "rows", "-f", cwd=rows)
+    assert launches.stdout is not None and "launch 1 started" in launches.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    process.wait(PATIENCE_SECONDS)
+    assert follower.wait(PATIENCE_SECONDS) == 0
+    assert follower.stderr is not None
+    assert "docs/06.txt is pending, and nobody is at work; to continue: agentrun resume rows" in follower.stderr.read()
+    launches.send_signal(signal.SIGINT)
+    assert launches.wait(PATIENCE_SECONDS) == 0
 
 
 # ---- failures

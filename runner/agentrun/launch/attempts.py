@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from os.path import exists, getsize
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,13 +14,14 @@ from agentrun.agents.attempt import Attempt, Outcome
 from agentrun.agents.failure import EMPTY, Failure, asked_wait, judge
 from agentrun.checkpoint.record import Record, Try
 from agentrun.checkpoint.remembered import Remembered
+from agentrun.errors import AgentrunError
 from agentrun.events import Retrying, Watcher
 from agentrun.executors.port import Executor
 from agentrun.job.job import Job
 from agentrun.launch.channel import RunnerEnd
 from agentrun.launch.progress import ProgressReports
 from agentrun.outputs.files import ItemFiles, ItemFilesError
-from agentrun.outputs.logs import ItemLogs
+from agentrun.outputs.logs import DONE_BYTES, KEPT_BYTES, ItemLogs
 from agentrun.runs.units import Ended, Unit, Work
 from agentrun.system.shortage import SHORTAGE
 from agentrun.values.json import is_empty
@@ -126,6 +129,9 @@ class Attempts:
                 if is_empty(ended.output or b"") and not ended.files and ended.kind == "done":
                     self._take_empty(ended)
                 if ended.kind == "done":
+                    path = self._log_paths[slot]
+                    if self._job.keep_logs and exists(path) and getsize(path):
+                        self._keep_log_of_done(slot, work.item.key, ended, tried)
                     return ended
             if ended.kind != "back":
                 self._describe(slot, work.item.key, ended, tried)
@@ -235,13 +241,18 @@ class Attempts:
         except ItemFilesError as error:
             self._fail(ended, Failure("output", str(error)))
 
-    def _describe(self, slot: int, key: str, ended: Ended, tried: Try) -> None:
+    def _keep_log_of_done(self, slot: int, key: str, ended: Ended, tried: Try) -> None:
+        # A result is worth more than its log: on a full disk the commit may still succeed.
+        with suppress(AgentrunError):
+            self._describe(slot, key, ended, tried, most=DONE_BYTES)
+
+    def _describe(self, slot: int, key: str, ended: Ended, tried: Try, *, most: int = KEPT_BYTES) -> None:
         if ended.failure is not None:
             tried.cause = ended.failure.cause[:500]
         tried.bounded = ended.judgement is not None and ended.judgement.most_attempts is not None
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(tried.at))
         heading = f"launch {tried.launch}, attempt {tried.number}, {stamp}: {tried.cause or ended.kind}"
-        self._logs.keep(slot, key, heading)
+        self._logs.keep(slot, key, heading, most=most)
 
 
 def backoff_seconds(number: int) -> float:

@@ -113,7 +113,10 @@ class Launch:
         """Run the items, commit how they end, and finish the run if it is complete. Returns the summary."""
         run, job = self._run, self._job
         self.progress.to_run = run.plan.to_run - run.plan.others
-        logs, files = ItemLogs(self.workspace.logs), ItemFiles(self.workspace.folder, self._disk)
+        logs, files = (
+            ItemLogs(self.workspace.logs, keep_done=job.keep_logs),
+            ItemFiles(self.workspace.folder, self._disk),
+        )
         checkpointing = Checkpointing(self._store, run, self.progress, has_thread=job.concurrency > 1)
         attempts = Attempts(
             executor,
@@ -177,6 +180,8 @@ class Launch:
         for path in (run.output, run.partial_output):
             discard_temporaries(self._disk, path)
         logs.adopt(died_with, f"launch {run.context.launches - 1}, when the runner died")
+        if not run.resumed:
+            logs.retire()
         self._note("restore" if run.resumed else "launch", run_id=run.run_id)
         for row, key in list(run.dead.items()):
             await checkpointing.commit(Unit(row, -1, run.record_of_death(row, key)))

@@ -280,8 +280,7 @@ class Slots:
             if ended.kind == "done":
                 self._any_done = True
                 self._empties.note(work.item.key, is_empty=ended.is_empty)
-                if not ended.warning:
-                    self._logs.forget(work.item.key)
+                self._logs.settle(work.item.key)
             return
         assert ended.failure is not None
         self._failures_in_a_row += 1

@@ -268,7 +268,10 @@ def test_an_error_of_the_library_alone_names_the_users_line_that_caused_it(tmp_p
         raise AssertionError
 
     found = failure_from(outside()).raised
-    assert found is not None and (found.function, found.code) == ("callback", 'raise LookupError("odd")  # in a callback')
+    assert found is not None and (found.function, found.code) == (
+        "callback",
+        'raise LookupError("odd")  # in a callback',
+    )
     assert failure_from(ValueError("never raised")).raised is None
 
 

@@ -39,7 +39,7 @@ def printed(made: Made, key: str, *lines: str, slot: int = 0) -> Path:
     logs = ItemLogs(Workspace(made.store).logs)
     logs.append(slot, "\n".join(lines))
     logs.keep(slot, key, "launch 1, attempt 1")
-    return item_logs(made.known, ItemView(made.keys.index(key), key, "failed"))[0]
+    return item_logs(made.known, ItemView(made.keys.index(key), key, "failed"))[1]
 
 
 def test_a_done_item_has_its_input_its_attempts_and_its_output(made: Made) -> None:
