@@ -105,6 +105,10 @@ StateDir = Annotated[
 ]
 
 Limit = Annotated[int | None, typer.Option("--limit", metavar="K", min=1, help="Start at most K items in this launch.")]
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--only", metavar="PATTERN", help="Run only items whose keys match, in this launch; can be repeated."),
+]
 Plan = Annotated[bool, typer.Option("--plan", help="Show what would be done, and do nothing.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over; an unfinished run is filed as abandoned.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="With --fresh: give up edits and an unfinished run unasked.")]

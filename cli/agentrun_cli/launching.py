@@ -62,12 +62,14 @@ def warn_of_shell(job: Job) -> None:
 
 
 def options_of(given: Given, *, resume: bool) -> Options:
-    from agentrun.job.options import Options, rerun_of
+    from agentrun.job.options import Options, only_of, rerun_of
 
     names = ("fresh", "limit", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps")
     asked = dict(given.of(names))
     if (rerun := given.get("rerun")) is not None:
         asked["rerun"] = rerun_of(rerun)
+    if given.get("only"):
+        asked["only"] = only_of(given.get("only"))
     # With --if-free, do not wait for the lock.
     return Options(resume=resume, wait_seconds=0.5 if given.get("if_free") else 5.0, **asked)
 

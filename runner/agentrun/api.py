@@ -19,7 +19,7 @@ from agentrun.checkpoint import summary as checkpoint
 from agentrun.errors import AgentrunError, RunError, StaleResults
 from agentrun.events import Watcher, Watchers, ignore
 from agentrun.job.fields import RUN, Layer
-from agentrun.job.options import Options, rerun_of
+from agentrun.job.options import Options, only_of, rerun_of
 from agentrun.launch.launch import Launch
 from agentrun.money.usage import format_cost
 from agentrun.outputs.results import result_line
@@ -31,7 +31,7 @@ from agentrun.views.listing import read_items
 from agentrun.watching import open_view
 
 _TOP_VALUES = ["output", "version", "isolation", "env_file", "needs_env", "carry", "params"]
-_OPTIONS = ["fresh", "rerun", "limit", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps"]
+_OPTIONS = ["fresh", "rerun", "limit", "only", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps"]
 _NOT_DONE = ("failed", "skipped", "waiting")
 _CAUSES_SHOWN, _KEYS_SHOWN = 3, 3
 
@@ -156,8 +156,8 @@ def run(
 
     `items` are dicts, texts (`str`) or files (`Path`). Further values are those of a job file (`concurrency`,
     `output`, `params`, `timeout`, `retries`, `allow_failures`, `isolation`, `carry` …) and `fresh`, `rerun`, `limit`,
-    `failed`, `overwrite`, `allow_gone`, `accept_edits`, `forget_steps`. Works in scripts, in notebooks and in a
-    running event loop.
+    `only` (a pattern for keys, or several: the other items stay pending), `failed`, `overwrite`, `allow_gone`,
+    `accept_edits`, `forget_steps`. Works in scripts, in notebooks and in a running event loop.
 
     `progress` shows the launch at work on standard error; by default it does so on a terminal and in a notebook.
     """
@@ -257,6 +257,8 @@ class _Launching:
             flags["output"] = os.fspath(flags["output"])
         if values.get("rerun") is not None:
             values["rerun"] = rerun_of(values["rerun"])
+        if values.get("only") is not None:
+            values["only"] = only_of(values["only"])
         self.options = Options(**{one: values[one] for one in _OPTIONS if one in values})
         self.opened = open_job(
             None,

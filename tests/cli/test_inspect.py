@@ -118,11 +118,12 @@ def in_terminal(*arguments: str, cwd: Path, columns: int = 80) -> str:
 
 def test_items_has_a_line_for_each_with_state_attempts_key_and_cause(agentrun: Run, with_failures: Path) -> None:
     ended = agentrun("items", "rows", cwd=with_failures)
-    lines = ended.stdout.splitlines()
+    head, *lines = ended.stdout.splitlines()
+    assert head.split() == ["index", "state", "tries", "took", "age", "key"]
     assert [line.split()[:2] for line in lines[:4]] == [["0", "done"], ["1", "done"], ["2", "done"], ["3", "failed"]]
     assert lines[3].split()[2] == "1" and lines[3].endswith("docs/04.txt  TypeError: row 4 of docs/04.txt is short")
     assert len(lines) == 9 and "\t" not in ended.stdout and "\x1b" not in ended.stdout
-    assert len({line.index("docs/") for line in lines}) == 1
+    assert {line.index("docs/") for line in lines} == {head.index("key")}
 
 
 def test_items_can_be_chosen_by_state(agentrun: Run, with_failures: Path) -> None:
@@ -320,9 +321,33 @@ def test_the_log_of_an_item_is_raw_in_a_pipe_and_clean_on_a_terminal(agentrun: R
     assert last.startswith("looking at") and last.count("\n") == 1
 
 
-def test_the_log_of_a_done_item_is_said_to_be_gone(agentrun: Run, with_failures: Path) -> None:
+def test_what_a_done_item_printed_is_kept_if_that_is_wanted(agentrun: Run, with_failures: Path) -> None:
+    kept = agentrun("log", "rows", "--index", "0", cwd=with_failures)
+    assert kept.stdout.startswith("--- launch 1, attempt 1, ") and "looking at docs/01.txt" in kept.stdout
+    with (with_failures / "job.toml").open("a") as file:
+        file.write("keep_logs = 0\n")
+    assert agentrun("start", "job.toml", "--fresh", cwd=with_failures).returncode == 1
     ended = agentrun("log", "rows", "--index", "0", cwd=with_failures)
-    assert (ended.returncode, ended.stdout) == (0, "") and "dropped" in ended.stderr
+    assert (ended.returncode, ended.stdout) == (0, "") and "no longer kept" in ended.stderr
+
+
+def test_a_log_is_followed_until_the_item_is_settled(
+    agentrun: Run, under_way: tuple[Path, subprocess.Popen[str]], begin: Begin
+) -> None:
+    rows, process = under_way
+    follower = begin("log", "rows", "docs/06.txt", "-f", cwd=rows)
+    assert follower.stdout is not None and "looking at docs/06.txt" in follower.stdout.readline()
+    settled = agentrun("log", "rows", "docs/01.txt", "--follow", cwd=rows)
+    assert settled.returncode == 0 and "docs/01.txt is done" in settled.stderr
+    launches = begin("log", "rows", "-f", cwd=rows)
+    assert launches.stdout is not None and "launch 1 started" in launches.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    process.wait(PATIENCE_SECONDS)
+    assert follower.wait(PATIENCE_SECONDS) == 0
+    assert follower.stderr is not None
+    assert "docs/06.txt is pending, and nobody is at work; to continue: agentrun resume rows" in follower.stderr.read()
+    launches.send_signal(signal.SIGINT)
+    assert launches.wait(PATIENCE_SECONDS) == 0
 
 
 # ---- failures
@@ -333,7 +358,12 @@ def test_failures_are_told_by_cause_with_how_to_go_on(agentrun: Run, with_failur
     blocks = ended.stdout.split("\n\n")
     assert blocks[0] == "rows: 3 of 9 items failed, from 2 causes"
     assert blocks[1].splitlines()[0] == "2  TypeError: row 4 of docs/04.txt is short"
-    assert [line.strip() for line in blocks[1].splitlines()[2:]] == ["docs/04.txt", "docs/08.txt"]
+    place, code, *keys = (line.strip() for line in blocks[1].splitlines()[1:])
+    assert (place, code) == (
+        "at agent.py:12, in work",
+        'raise TypeError(f"row {number} of {item.key} is short")',
+    )
+    assert keys == ["docs/04.txt", "docs/08.txt"]
     assert blocks[2].startswith("1  LookupError: odd [bold]name[/bold]") and "\x1b" not in ended.stdout
     hints = [
         line.partition("agentrun ")[2].split("   ")[0] for line in ended.stderr.splitlines() if "agentrun " in line

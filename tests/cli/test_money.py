@@ -74,7 +74,8 @@ def test_status_has_the_cost_the_tokens_and_the_budget(agentrun: Run, paid: Path
 
 def test_items_can_be_sorted_by_cost(agentrun: Run, paid: Path) -> None:
     start(agentrun, paid)
-    lines = agentrun("items", "paid", "--sort", "cost", cwd=paid).stdout.splitlines()
+    head, *lines = agentrun("items", "paid", "--sort", "cost", cwd=paid).stdout.splitlines()
+    assert head.split()[5:7] == ["cost", "key"]
     assert [line.split()[5:7] for line in lines] == [
         ["$0.03", "three"],
         ["$0.02", "two/b"],

@@ -58,6 +58,7 @@ def items(
     agent_version: Annotated[
         str | None, typer.Option("--agent-version", metavar="V", help="Only results of this version of the agent.")
     ] = None,
+    empty: Annotated[bool, typer.Option("--empty", help="Only items that are done with an empty output.")] = False,
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most N lines.")] = None,
     as_json: flags.AsJson = False,
     state_dir: flags.StateDir = None,
@@ -78,6 +79,8 @@ def items(
         found = listing.items({one.value for one in state} if state else None)
         if agent_version is not None:
             found = (item for item in found if item.agent.startswith(agent_version))
+        if empty:
+            found = (item for item in found if item.is_empty)
         shown = _sorted(found, sort.value, reverse=reverse, limit=limit)
         total, columns = len(listing), _columns(listing)
         count = _put_json(shown) if as_json else _put_lines(item_table(shown, total=total, columns=columns))

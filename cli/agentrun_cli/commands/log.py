@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
@@ -24,6 +25,9 @@ def log(
     lines: Annotated[
         int | None, typer.Option("-n", "--lines", metavar="N", min=1, help="Only the last N lines.")
     ] = None,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Follow it, until Ctrl-C; an item until it is settled.")
+    ] = False,
     state_dir: flags.StateDir = None,
 ) -> None:
     """Show a job's launches and stops, or what an item printed.
@@ -32,6 +36,10 @@ def log(
     agentrun log triage
     agentrun log triage documents/0007.txt -n 20
 
+    \b
+    agentrun log triage
+    agentrun log triage documents/0007.txt -f
+
     Inside a program that is an agent, `agentrun log WORDS…` writes a line to its item's log instead.
     """
     from agentrun_cli.asking.choosing import open_known, select
@@ -39,6 +47,13 @@ def log(
     from agentrun_cli.terminal import put, say
 
     known = open_known(job, state_dir)
+    if follow:
+        from agentrun_cli.drawing.following import follow_item, follow_job
+
+        is_item = item is not None or index is not None
+        with suppress(KeyboardInterrupt):
+            follow_item(known, select(item, index), lines) if is_item else follow_job(known, lines)
+        return
     if item is not None or index is not None:
         _put_item_log(known, select(item, index), lines)
         return
@@ -67,7 +82,7 @@ def _put_item_log(known: KnownJob, selection: Selection, lines: int | None) -> N
                 printed += _put_bytes(file)
     if not printed:
         why = {
-            "done": "it was dropped when the item was done",
+            "done": "it printed nothing, or its log is no longer kept (keep_logs in the job file)",
             "running": "it has printed nothing yet",
             "pending": "it has not been run yet",
         }.get(view.state, "it printed nothing")

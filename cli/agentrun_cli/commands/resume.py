@@ -15,6 +15,7 @@ def resume(
     output: flags.Output = None,
     name: flags.Name = None,
     limit: flags.Limit = None,
+    only: flags.Only = None,
     plan: flags.Plan = False,
     failed: flags.Failed = False,
     prompt: flags.Prompt = None,

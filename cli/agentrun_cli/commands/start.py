@@ -20,6 +20,7 @@ def start(
     output: flags.Output = None,
     name: flags.Name = None,
     limit: flags.Limit = None,
+    only: flags.Only = None,
     plan: flags.Plan = False,
     fresh: flags.Fresh = False,
     yes: flags.Yes = False,

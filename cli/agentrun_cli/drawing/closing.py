@@ -71,6 +71,7 @@ def closing_lines(summary: Summary, job: str, name: str, seconds: float) -> Iter
         if not summary.kept or summary.usage.tokens or summary.usage.lost:
             yield from _cost_lines(summary.usage)
         yield from _look_lines(summary, name)
+        yield from _empty_lines(summary, name)
         if counts.get("failed"):
             yield f"  to retry:     agentrun start {name}"
         return
@@ -85,13 +86,15 @@ def closing_lines(summary: Summary, job: str, name: str, seconds: float) -> Iter
             yield f"  {clean(summary.hint)}"
         yield f"  so far:       {done} done{others}{took}; all of it is kept"
     yield from _cost_lines(summary.usage)
+    yield from _empty_lines(summary, name)
     yield from _look_lines(summary, name)
     if counts.get("waiting"):
         yield from _question_lines(summary.questions, counts["waiting"], name)
     # Without --failed it would run nothing: every item that is not done has failed, and is left.
     failed = " --failed" if code == 1 and summary.left == counts["failed"] else ""
     flags = f" {summary.flags}" if summary.flags else ""
-    yield f"  to resume:    agentrun resume {name}{failed}{flags}"
+    label = "the rest:  " if summary.stopped_by == "only" else "to resume:"
+    yield f"  {label}    agentrun resume {name}{failed}{flags}"
     if code == 1:
         yield f"  without them: agentrun skip {name} --failed"
         yield f"            or: agentrun resume {name} --allow-failures {counts['failed']}"
@@ -127,6 +130,12 @@ def _cost_lines(usage: Totals) -> Iterator[str]:
     lost = f" ({format_cost(usage.lost)} of it lost in crashes)" if usage.lost else ""
     label = "cost:" if usage.cost is not None else "used:"
     yield f"  {label}         {', '.join(parts)}{lost}"
+
+
+def _empty_lines(summary: Summary, name: str) -> Iterator[str]:
+    if summary.empty:
+        what = "1 output is empty" if summary.empty == 1 else f"{summary.empty:,} outputs are empty"
+        yield f"  empty:        {what}: agentrun items {name} --empty"
 
 
 def _question_lines(questions: list[OpenQuestion], waiting: int, name: str) -> Iterator[str]:

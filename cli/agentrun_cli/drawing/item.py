@@ -78,13 +78,14 @@ def _edited(view: ItemView) -> str:
 
 
 def _question_lines(view: ItemView, steps: Sequence[StepView]) -> Iterator[str]:
-    """The question of a waiting item, with its details; the steps and answers so far of an unsettled one."""
+    """The question of a waiting item, with its details; the steps and answers."""
     from agentrun_cli.drawing.questions import question_lines
 
     if view.question is None and not steps:
         return
     yield ""
-    yield coloured("question" if view.question else "so far", "dim", sys.stdout)
+    label = "question" if view.question else "steps" if view.state in ("done", "skipped") else "so far"
+    yield coloured(label, "dim", sys.stdout)
     for line in question_lines(view.question, steps, full=view.question is not None):
         yield f"  {line}"
 

@@ -151,6 +151,8 @@ def _facts(view: JobView, output: Path | str | None) -> Iterator[tuple[str, str]
     if view.versions:
         of = ", ".join(f"{count:,} of version {clean(name)}" for name, count in view.versions.items())
         yield "results", of + (" (from several versions)" if len(view.versions) > 1 else "")
+    if view.empty:
+        yield "empty", f"{counted(view.empty, 'output')} (listed by: items --empty)"
     if view.cost is not None or view.tokens or view.budget or view.token_budget:
         yield "cost", _cost(view)
     yield "ended" if ended else "checkpoint", ago(view.age_seconds) + ("" if ended else f", seq {view.seq}")

@@ -13,29 +13,45 @@ if TYPE_CHECKING:
 
 def event_lines(events: Iterable[HistoryEvent]) -> Iterator[str]:
     """The events in words, oldest first; checkpoints that follow each other are one line."""
-    folded: list[HistoryEvent] = []  # the first, the one before the last, the last
-    count, is_under_way = 0, False
+    words = EventLines()
+    for event in events:
+        yield from words.add(event)
+    yield from words.flush()
 
-    def checkpoints(last: int) -> Iterator[str]:
+
+class EventLines:
+    """Events in words, as they come. Checkpoints are held back until something else happens, or until `flush`."""
+
+    def __init__(self) -> None:
+        self._folded: list[HistoryEvent] = []  # the first, the one before the last, the last
+        self._count = 0
+        self._is_under_way = False
+
+    def add(self, event: HistoryEvent) -> Iterator[str]:
+        kind = event.event
+        if kind == "checkpoint":
+            self._folded = [self._folded[0], self._folded[-1], event] if self._folded else [event] * 3
+            self._count += 1
+            return
+        begins = kind in ("launch", "restore")
+        # A launch's own first checkpoint is logged before the launch itself.
+        self._count -= begins
+        yield from self._checkpoints(-2 if begins else -1)
+        cut_short = "; the previous launch was cut short" if begins and self._is_under_way else ""
+        yield f"{_time(event.at)}  {_words(event)}{cut_short}"
+        self._is_under_way = begins or (self._is_under_way and kind != "stop")
+
+    def flush(self) -> Iterator[str]:
+        """The checkpoints that were held back."""
+        yield from self._checkpoints(-1)
+
+    def _checkpoints(self, last: int) -> Iterator[str]:
+        folded, count = self._folded, self._count
+        self._folded, self._count = [], 0
         if count > 0:
             since = f" since {_time(folded[0].at)}" if count > 1 else ""
             what = "1 checkpoint" if count == 1 else f"{count:,} checkpoints"
             yield f"{_time(folded[last].at)}  {what}{since}, {_position(folded[last])}"
-
-    for event in events:
-        kind = event.event
-        if kind == "checkpoint":
-            folded = [folded[0], folded[-1], event] if folded else [event] * 3
-            count += 1
-            continue
-        begins = kind in ("launch", "restore")
-        # A launch's own first checkpoint is logged before the launch itself.
-        count -= begins
-        yield from checkpoints(-2 if begins else -1)
-        cut_short = "; the previous launch was cut short" if begins and is_under_way else ""
-        yield f"{_time(event.at)}  {_words(event)}{cut_short}"
-        folded, count, is_under_way = [], 0, begins or (is_under_way and kind != "stop")
-    yield from checkpoints(-1)
 
 
 def _words(event: HistoryEvent) -> str:

@@ -31,6 +31,7 @@ _KINDS = {
     "left": "failed before, left (--failed retries them)",
     "kept_changed": "changed, but kept (--keep-changed)",
     "waiting": "waiting for a person",
+    "others": "left for another launch (--only)",
     "gone": "gone from the source, left out",
     "moved": "moved, their results kept",
 }
@@ -111,6 +112,8 @@ def opening_lines(planned: Planned, name: str) -> Iterator[str]:
         yield f"{job.name}: {counted(plan.total, 'item')}, {agent_of(job)}{at_a_time} → {output}"
         if planned.last is not None:
             yield f"  the last run {last_run(planned.last)}"
+        if plan.others:
+            yield f"  {_KINDS['others']}: {plan.others:,}"
     else:
         if planned.from_run:
             yield f"{job.name}: a new run, {_share(planned)} to run → {output}"

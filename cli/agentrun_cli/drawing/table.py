@@ -66,17 +66,17 @@ def _place(view: JobView) -> str:
 
 
 def item_table(items: Iterable[ItemView], *, total: int, columns: Collection[str]) -> Iterator[str]:
-    """A line for each item; on a terminal below a heading, and cut to its width. Nothing if there are none.
+    """A line for each item below a heading; on a terminal cut to its width. Nothing if there are none.
 
     Streamed, so the widths are known beforehand: `total` is the number of items. `columns` are those shown only where
     they say something, `cost` and `agent`.
     """
     at_terminal = is_terminal(sys.stdout)
     width = _terminal_width() if at_terminal else None
-    index_width = max(len(str(total)), 5 if at_terminal else 1)
+    index_width = max(len(str(total)), 5)
     state_at, is_first = index_width + 2, True
     for item, line in _item_lines(items, index_width, columns):
-        if at_terminal and is_first:
+        if is_first:
             head = f"{'index':>{index_width}}  {'state':<7}  {'tries':>5}  {'took':>6}  {'age':>6}  "
             head += ("    cost  " if "cost" in columns else "") + ("agent         " if "agent" in columns else "")
             yield coloured(head + "key", "dim", sys.stdout)

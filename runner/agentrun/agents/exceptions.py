@@ -7,21 +7,26 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
 from agentrun.agents.attempt import Outcome
-from agentrun.agents.failure import Failure
+from agentrun.agents.failure import Failure, Place
 from agentrun.errors import AgentSignal, Retry, Skip, Stop
 from agentrun.system.shortage import SHORTAGE, lacking, lacking_in_process
 from agentrun.values.json import NotJson
 
 MESSAGE_LIMIT = 4 * 1024
 TRACEBACK_LIMIT = 16 * 1024
+CODE_LIMIT = 200
 _DEEPEST_CAUSE = 10
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+# Also those of other environments: a record may be read on another machine.
+_INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python3\.\d+)[/\\]")
 _T = TypeVar("_T")
 
 
@@ -56,6 +61,7 @@ def failure_from(error: BaseException) -> Failure:
         message,
         types=tuple(types),
         traceback=trace,
+        raised=_try(lambda: _raised_at(error), None),
         status=_try(lambda: _status(source), None),
         code=SHORTAGE if lack is not None else _try(lambda: _clip(_code(source), 200), ""),
         retry_after_seconds=_try(lambda: _retry_after(source), None),
@@ -78,6 +84,40 @@ def user_traceback(error: BaseException) -> str:
         head = TRACEBACK_LIMIT // 4
         text = f"{text[:head]}\n  […]\n{text[head - TRACEBACK_LIMIT :]}"
     return _unicode(text)
+
+
+def is_library(filename: str) -> bool:
+    """Whether a file is agentrun's, the standard library's or an installed package's, and so not the user's own."""
+    return filename.startswith(("<", _OURS, _STANDARD)) or _INSTALLED.search(filename) is not None
+
+
+def _raised_at(error: BaseException) -> Place | None:
+    """The last of the user's own lines that the exception passed through; else one that caused it did."""
+    cause: BaseException | None = error
+    for _ in range(_DEEPEST_CAUSE):
+        if cause is None:
+            break
+        if (place := _last_own_line(cause)) is not None:
+            return place
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def _last_own_line(error: BaseException) -> Place | None:
+    from linecache import getline
+    from traceback import walk_tb
+
+    own = [(frame, line) for frame, line in walk_tb(error.__traceback__) if not is_library(frame.f_code.co_filename)]
+    if not own:
+        return None
+    frame, line = own[-1]
+    name = frame.f_code.co_name
+    return Place(
+        _unicode(frame.f_code.co_filename),
+        line,
+        "" if name == "<module>" else _unicode(name),
+        _clip(getline(frame.f_code.co_filename, line, frame.f_globals).strip(), CODE_LIMIT),
+    )
 
 
 def _parts(whole: Any) -> Iterator[Any]:

@@ -11,8 +11,24 @@ from agentrun.system.shortage import SHORTAGE
 
 THREAD_TIMEOUT = "thread-timeout"
 """The code of a timeout in a thread, which cannot be killed: another attempt would be a second live one."""
+EMPTY = "empty"
+"""The code of an output that is empty where that counts as a failure."""
 Origin = Literal["exception", "program", "timeout", "lost", "output", "person"]
 Verdict = Literal["transient", "item", "everyone", "skip"]
+
+
+class Place(Crossing, frozen=True, omit_defaults=True):
+    """A line of somebody's code."""
+
+    file: str
+    line: int
+    function: str = ""
+    code: str = ""
+    """The line itself, without its indent."""
+
+    def __str__(self) -> str:
+        name = self.file.replace("\\", "/").rpartition("/")[2]
+        return f"{name}:{self.line}" + (f", in {self.function}" if self.function else "")
 
 
 class Failure(Crossing, frozen=True, omit_defaults=True):
@@ -28,6 +44,8 @@ class Failure(Crossing, frozen=True, omit_defaults=True):
     retry_after_seconds: float | None = None
     exit_code: int | None = None
     resume_at: str | None = None
+    raised: Place | None = None
+    """The last line of the user's own code that it passed through; None if it passed through none."""
 
     @property
     def cause(self) -> str:
@@ -128,7 +146,8 @@ def judge(failure: Failure) -> Judgement:
     if failure.origin in ("timeout", "lost"):
         return Judgement("transient", most_attempts=2)
     if failure.origin == "output":
-        return Judgement("item")
+        # A model's next reply may not be empty; what JSON cannot hold is the agent's doing.
+        return Judgement("transient" if failure.code == EMPTY else "item")
     if failure.origin == "program":
         return _judge_program(failure)
     for name in failure.types:

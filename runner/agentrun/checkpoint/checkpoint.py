@@ -81,6 +81,8 @@ class RunContext(Struct, omit_defaults=True, kw_only=True):
     """By key: how many launches died with the item in flight."""
     versions: dict[str, Count] = {}
     """How many done items each version of the agent made."""
+    empty: Count = 0
+    """How many done items have an empty output."""
     output: str = ""
     """Where the last launch was to put the results; this run has a claim on it."""
     completing: str = ""

@@ -16,6 +16,7 @@ from typing import Literal
 from agentrun.checkpoint.record import BESIDE, Question, Record
 from agentrun.item import key_digest
 from agentrun.money.usage import Usage
+from agentrun.values.json import is_empty
 from agentrun.values.ranges import Ranges
 
 PENDING, DONE, FAILED, SKIPPED, WAITING = range(5)
@@ -61,6 +62,8 @@ class Ledger:
         self.states = bytearray()
         self.origins = bytearray()
         """OWN, EARLIER, or why a result of an earlier run is not kept."""
+        self._empty = bytearray()
+        """Of done rows: see `Record.is_empty`."""
         self._run = run
         self.agents = array("H")
         self.positions = array("I")
@@ -88,6 +91,8 @@ class Ledger:
         self.counts: dict[str, int] = dict.fromkeys(STATE_NAMES, 0)
         self.versions: dict[str, int] = {}
         """How many of the done items each agent version made."""
+        self.empty = 0
+        """How many of the done items have an empty output."""
         self.last_completed = -1
         self.ranges = {DONE: Ranges(), FAILED: Ranges(), WAITING: Ranges()}
 
@@ -151,6 +156,7 @@ class Ledger:
             column.extend(array(column.typecode, [fill]) * ROOM)
         self.states.extend(bytes(ROOM))
         self.origins.extend(bytes(ROOM))
+        self._empty.extend(bytes(ROOM))
 
     def _grow(self) -> None:
         """Room for twice as many, and all digests in it."""
@@ -186,6 +192,7 @@ class Ledger:
             return row
         self.refs[row] = ref
         self.states[row] = state = _STATE_OF[kind]
+        self._empty[row] = state == DONE and not record.files and is_empty(record.output) is not None
         if record.files:
             self.with_files.add(row)
         elif row in self.with_files:
@@ -212,6 +219,7 @@ class Ledger:
         self.states[row] = PENDING
         for facts in (self.failed_launches, self.steps, self.questions, self.usages):
             facts.pop(row, None)
+        self._empty[row] = 0
         self.set_aside.discard(row)
         self.edited.discard(row)
 
@@ -290,6 +298,7 @@ class Ledger:
         self.order = order
         states = bytearray(len(order))
         versions = array("I", bytes(4 * (len(self.agent_names) + 1)))
+        self.empty = 0
         for index, row in enumerate(order):
             self.positions[row] = index
             state = self.states[row]
@@ -297,6 +306,7 @@ class Ledger:
                 states[index] = state
                 if state == DONE:
                     versions[self.agents[row]] += 1
+                    self.empty += self._empty[row]
         self.counts = {name: states.count(state) for state, name in enumerate(STATE_NAMES)}
         self.versions = {name: versions[n] for n, name in enumerate(self.agent_names) if versions[n]}
         for state in (DONE, FAILED, WAITING):
@@ -312,7 +322,7 @@ class Ledger:
         self.refs[row] = ref
         self.origins[row] = record.run != self._run
         if old == DONE:
-            self._uncount_version(row)
+            self._uncount_done(row)
         name, (last, number) = record.agent, self._last_agent
         self.agents[row] = number if name == last else self.agent_number(name)
         self.states[row] = new
@@ -321,6 +331,9 @@ class Ledger:
             self._note(row, new, record)
         if new == DONE:
             self.versions[name] = self.versions.get(name, 0) + 1
+            if is_empty(record.output) and not record.files:
+                self._empty[row] = 1
+                self.empty += 1
         self._count(row, old, new)
 
     def resume(self, row: int) -> None:
@@ -333,7 +346,7 @@ class Ledger:
         """One of the current items starts over."""
         old = self.states[row]
         if old == DONE:
-            self._uncount_version(row)
+            self._uncount_done(row)
         self.begin_anew(row)
         self._count(row, old, PENDING)
 
@@ -354,7 +367,9 @@ class Ledger:
                 index += 1
             self.last_completed = index - 1
 
-    def _uncount_version(self, row: int) -> None:
+    def _uncount_done(self, row: int) -> None:
+        self.empty -= self._empty[row]
+        self._empty[row] = 0
         name = self.agent_names[self.agents[row]]
         self.versions[name] -= 1
         if not self.versions[name]:

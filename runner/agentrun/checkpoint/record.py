@@ -18,6 +18,7 @@ from msgspec.json import Decoder, Encoder
 from agentrun.agents.failure import Failure
 from agentrun.agents.messages import Answer
 from agentrun.money.usage import Usage
+from agentrun.values.json import is_empty
 
 Kind = Literal["done", "failed", "skipped", "waiting", "step", "answer", "redo"]
 BESIDE = frozenset({"step", "answer", "redo"})
@@ -128,6 +129,11 @@ class Record(Struct, omit_defaults=True, kw_only=True, rename={"as_": "as"}):
     @property
     def has_output(self) -> bool:
         return self.output is not NOTHING
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is the result of an item that came to nothing: null, {}, [] or blank text, and no files."""
+        return self.kind == "done" and not self.files and bool(is_empty(self.output))
 
     @property
     def value(self) -> Any:

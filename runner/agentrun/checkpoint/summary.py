@@ -66,6 +66,8 @@ class Summary(Struct, kw_only=True):
     """Of those kept: how many an older version of the agent made, and nobody has edited."""
     old_agents: dict[str, int] = {}
     """Of those: how many each version made."""
+    empty: int = 0
+    """How many results are empty."""
     results_cost: float | None = None
     """What all results cost, in whichever run; None if no cost was reported."""
     launches: int = 0
@@ -96,6 +98,8 @@ class Summary(Struct, kw_only=True):
     """What to do about the reason."""
     flags: str = ""
     """The flags that the command to continue needs."""
+    stopped_by: str = ""
+    """The limit that stopped it: budget, failures, limit or only; empty for other reasons."""
     partial: str = ""
     """Where the results so far were written."""
     left: int = 0
@@ -116,6 +120,7 @@ class Summary(Struct, kw_only=True):
             status=status,
             total=checkpoint.total,
             counts=dict(checkpoint.counts),
+            empty=context.empty,
             launches=context.launches,
             agent=context.agent or None,
             versions=dict(context.versions),

@@ -11,7 +11,7 @@ from typing import Any
 
 from agentrun.errors import JobError
 from agentrun.job.fields import AGENTS, KINDS, Layer, Value, Values
-from agentrun.job.job import STANDARD_INPUT, Isolation, ItemsKind, ItemsSpec, Job, Parse
+from agentrun.job.job import STANDARD_INPUT, Empty, Isolation, ItemsKind, ItemsSpec, Job, Parse
 from agentrun.job.output import ITEM_NAMES, RUN_NAMES, OutputTemplate
 from agentrun.values import json as jsontext
 from agentrun.values.templates import check_argv, check_prompt, escape, fill, names_in
@@ -21,6 +21,7 @@ from agentrun.values.units import NONE_ALLOWED, Rate, parse_allowance, parse_dur
 NAME_LIMIT_BYTES = 100
 _ISOLATIONS: tuple[Isolation, ...] = ("process", "thread")
 _PARSES: tuple[Parse, ...] = ("text", "json")
+_EMPTIES: tuple[Empty, ...] = ("warn", "fail", "allow")
 PROVIDERS = ("openai", "anthropic", "google")
 """The providers of a prompt's model: `openai:…`."""
 
@@ -90,6 +91,8 @@ def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default
         grace_seconds=values.parsed("run.grace", parse_duration, 30.0),
         max_age_seconds=values.parsed("run.max_age", parse_duration, None),
         keep_changed=values.flag("run.keep_changed"),
+        empty=values.choice("run.empty", _EMPTIES) or "warn",
+        keep_logs=values.whole("run.keep_logs", 1000, least=0, zero="0: none"),
         budget=values.number("run.budget", "write US dollars, such as 5.00", fits=lambda found: found > 0),
         token_budget=values.whole_or_none("run.token_budget", least=1),
     )

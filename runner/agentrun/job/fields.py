@@ -20,7 +20,7 @@ ITEMS = ("files", "jsonl", "csv", "lines", "key", "exclude")
 KINDS = ("files", "jsonl", "csv", "lines", "python")
 RUN = (
     "concurrency", "timeout", "retries", "rate", "allow_failures", "stop_after_failures", "grace",
-    "crash_limit", "keep_changed", "budget", "token_budget", "max_age",
+    "crash_limit", "keep_changed", "budget", "token_budget", "max_age", "empty", "keep_logs",
 )  # fmt: skip
 AGENTS: dict[str, tuple[str, ...]] = {
     "agent": ("isolation",),

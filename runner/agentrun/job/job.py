@@ -15,6 +15,7 @@ from agentrun.values.units import NONE_ALLOWED, Allowance, Rate
 ItemsKind = Literal["files", "jsonl", "csv", "lines", "python"]
 Isolation = Literal["process", "thread"]
 Parse = Literal["text", "json"]
+Empty = Literal["warn", "fail", "allow"]
 STANDARD_INPUT = "-"
 
 
@@ -91,6 +92,10 @@ class Job:
     budget: float | None = None
     """US dollars for the whole run, over all its launches."""
     token_budget: int | None = None
+    empty: Empty = "warn"
+    """What an empty output is: something to warn of, a failed attempt, or a result like any other."""
+    keep_logs: int = 1000
+    """Of how many done items what they printed is kept."""
     max_age_seconds: float | None = None
     """Results of earlier runs that are older than this are run again by the next start; None: never."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,12 +21,23 @@ class Options:
     resume: bool = False
     """Only resume an unfinished run; without one there is nothing to do."""
     limit: int | None = None
+    only: tuple[str, ...] = ()
+    """Patterns for keys: only these items are run in this launch; empty: all."""
     failed: bool = False
     allow_gone: bool = False
     accept_edits: bool = False
     overwrite: bool = False
     forget_steps: bool = False
     wait_seconds: float = 5.0
+
+
+def only_of(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Patterns for the keys of items, as the user gave them."""
+    patterns = (given,) if isinstance(given, str) else tuple(given)
+    for pattern in patterns:
+        if not isinstance(pattern, str) or not pattern:
+            raise UsageError(f"only is {pattern!r}; write a key, or a pattern such as 'docs/2026-*'")
+    return patterns
 
 
 def rerun_of(given: str) -> Rerun:

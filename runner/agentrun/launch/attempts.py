@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from os.path import exists, getsize
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentrun.agents.attempt import Attempt, Outcome
-from agentrun.agents.failure import Failure, asked_wait, judge
+from agentrun.agents.failure import EMPTY, Failure, asked_wait, judge
 from agentrun.checkpoint.record import Record, Try
 from agentrun.checkpoint.remembered import Remembered
+from agentrun.errors import AgentrunError
 from agentrun.events import Retrying, Watcher
 from agentrun.executors.port import Executor
 from agentrun.job.job import Job
 from agentrun.launch.channel import RunnerEnd
 from agentrun.launch.progress import ProgressReports
 from agentrun.outputs.files import ItemFiles, ItemFilesError
-from agentrun.outputs.logs import ItemLogs
+from agentrun.outputs.logs import DONE_BYTES, KEPT_BYTES, ItemLogs
 from agentrun.runs.units import Ended, Unit, Work
 from agentrun.system.shortage import SHORTAGE
+from agentrun.values.json import is_empty
 
 if TYPE_CHECKING:
     from agentrun.runs.run import Run
@@ -125,7 +129,12 @@ class Attempts:
             if ended.kind == "done":
                 if outcome.made_files:
                     await self._publish(work, Path(attempt.work), ended)
+                if is_empty(ended.output or b"") and not ended.files and ended.kind == "done":
+                    self._take_empty(ended)
                 if ended.kind == "done":
+                    path = self._log_paths[slot]
+                    if self._job.keep_logs and exists(path) and getsize(path):
+                        self._keep_log_of_done(slot, work.item.key, ended, tried)
                     return ended
             if ended.kind != "back":
                 self._describe(slot, work.item.key, ended, tried)
@@ -226,6 +235,12 @@ class Attempts:
         verdict = ended.judgement.verdict
         ended.kind = "back" if verdict == "everyone" else "skipped" if verdict == "skip" else "failed"
 
+    def _take_empty(self, ended: Ended) -> None:
+        if self._job.empty == "fail":
+            self._fail(ended, Failure("output", "empty output", code=EMPTY))
+        else:
+            ended.is_empty = True
+
     async def _publish(self, work: Work, folder: Path, ended: Ended) -> None:
         """What the attempt left in `out` is in its place, and on disk, before the checkpoint that names it."""
         ended.made_files = True
@@ -234,13 +249,18 @@ class Attempts:
         except ItemFilesError as error:
             self._fail(ended, Failure("output", str(error)))
 
-    def _describe(self, slot: int, key: str, ended: Ended, tried: Try) -> None:
+    def _keep_log_of_done(self, slot: int, key: str, ended: Ended, tried: Try) -> None:
+        # A result is worth more than its log: on a full disk the commit may still succeed.
+        with suppress(AgentrunError):
+            self._describe(slot, key, ended, tried, most=DONE_BYTES)
+
+    def _describe(self, slot: int, key: str, ended: Ended, tried: Try, *, most: int = KEPT_BYTES) -> None:
         if ended.failure is not None:
             tried.cause = ended.failure.cause[:500]
         tried.bounded = ended.judgement is not None and ended.judgement.most_attempts is not None
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(tried.at))
         heading = f"launch {tried.launch}, attempt {tried.number}, {stamp}: {tried.cause or ended.kind}"
-        self._logs.keep(slot, key, heading)
+        self._logs.keep(slot, key, heading, most=most)
 
 
 def backoff_seconds(number: int) -> float:

@@ -69,7 +69,7 @@ def cut_short(run: Run, reason: StopReason) -> Summary:
     """It stopped with items left to run."""
     summary = _summarise(run, "stopped")
     summary.exit_code, summary.reason = reason.exit_code, reason.text
-    summary.hint, summary.flags = reason.hint, reason.flags
+    summary.hint, summary.flags, summary.stopped_by = reason.hint, reason.flags, reason.by
     return summary
 
 

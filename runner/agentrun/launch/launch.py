@@ -117,8 +117,11 @@ class Launch:
     async def work(self, executor: Executor) -> Summary:
         """Run the items, commit how they end, and finish the run if it is complete. Returns the summary."""
         run, job = self._run, self._job
-        self.progress.to_run = run.plan.to_run
-        logs, files = ItemLogs(self.workspace.logs), ItemFiles(self.workspace.folder, self._disk)
+        self.progress.to_run = run.plan.to_run - run.plan.others
+        logs, files = (
+            ItemLogs(self.workspace.logs, keep_done=job.keep_logs),
+            ItemFiles(self.workspace.folder, self._disk),
+        )
         checkpointing = Checkpointing(self._store, run, self.progress, has_thread=job.concurrency > 1)
         attempts = Attempts(
             executor,
@@ -189,6 +192,8 @@ class Launch:
             drop_claim(output, store.folder)
         self._output.sweep(self._disk)
         logs.adopt(died_with, f"launch {run.context.launches - 1}, when the runner died")
+        if not run.resumed:
+            logs.retire()
         self._note("restore" if run.resumed else "launch", run_id=run.run_id)
         for row, key in list(run.dead.items()):
             await checkpointing.commit(Unit(row, -1, run.record_of_death(row, key)))
@@ -206,7 +211,7 @@ class Launch:
 
     def _open(self, slots: Slots) -> None:
         source, run = self._source, self._run
-        again = partial(feed_again, source, run.ledger, slots.busy)
+        again = partial(feed_again, source, run, slots.busy)
         slots.open(feed_run(source, run, slots.busy), self._job.concurrency, again=again)
 
     async def _run_all(self, slots: Slots, checkpointing: Checkpointing, mail: Mail) -> None:
@@ -223,6 +228,11 @@ class Launch:
             self._list_again()
             if slots.stop_reason is not None or not ledger.counts["pending"]:
                 return
+            if run.only is not None and run.only.is_over(ledger):
+                left = ledger.counts["pending"]
+                text = f"the items of --only are settled; {left:,} other{'s are' if left > 1 else ' is'} pending"
+                slots.stop(StopReason(4, text, by="only"))
+                return
             if checkpointing.landed == landed_before:
                 raise LaterError(
                     f"{self._job.name}: the items change while they are read; resume when they are at rest"
@@ -237,7 +247,13 @@ class Launch:
         # Answers and redo that came while this launch worked have made some pending again.
         known = run.ledger.counts["pending"]
         try:
-            plan = list_items(self._source, run.ledger, tries_again=lambda row: False, keep_changed=job.keep_changed)
+            plan = list_items(
+                self._source,
+                run.ledger,
+                tries_again=lambda row: False,
+                keep_changed=job.keep_changed,
+                only=run.only,
+            )
             check_plan(plan, self._source, accepted=run.context.gone, options=self._options, is_new_run=False)
         except AgentrunError as error:
             raise LaterError(f"{error.message} (the items changed while this launch was running)") from None

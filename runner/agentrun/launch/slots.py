@@ -14,6 +14,7 @@ from agentrun.errors import AgentrunError
 from agentrun.events import Asked, Failed, Settled, Stopping, Watcher, ignore
 from agentrun.launch.attempts import Attempts
 from agentrun.launch.committer import Checkpointing
+from agentrun.launch.empties import EmptyOutputs
 from agentrun.money.usage import Usage
 from agentrun.outputs.logs import ItemLogs
 from agentrun.runs.run import Run
@@ -37,6 +38,8 @@ class StopReason:
     """The flags that the command to continue needs."""
     resume_at: str = ""
     """When the reason is expected to have passed, if that is known."""
+    by: str = ""
+    """The limit that was reached: budget, failures, limit or only."""
 
 
 def _no_more(rows: set[int]) -> Iterator[Work]:
@@ -77,6 +80,7 @@ class Slots:
         self._closed = False
         self._failures_in_a_row = 0
         self._any_done = False
+        self._empties = EmptyOutputs(run.job, watcher)
         self.in_flight: dict[int, Work] = {}
         """By slot: what is running, or will be once the next checkpoint is on disk."""
         self.busy: set[int] = set()
@@ -219,7 +223,7 @@ class Slots:
             self._tasks = None
         # Not before: what was taken within the limit is run.
         if self._limit_is_reached:
-            self.stop(StopReason(4, "--limit is reached"))
+            self.stop(StopReason(4, "--limit is reached", by="limit"))
         elif self.held_back and self._run.has_more:
             self._stop_for_budget(self.held_back)
 
@@ -282,8 +286,8 @@ class Slots:
             self._failures_in_a_row = 0
             if ended.kind == "done":
                 self._any_done = True
-                if not ended.warning:
-                    self._logs.forget(work.item.key)
+                self._empties.note(work.item.key, is_empty=ended.is_empty)
+                self._logs.settle(work.item.key)
             return
         assert ended.failure is not None
         self._failures_in_a_row += 1
@@ -293,7 +297,7 @@ class Slots:
         if most and self._failures_in_a_row >= most:
             text = f"{self._failures_in_a_row} items failed in a row, the last with {ended.failure.cause}"
             hint = "fix that, then resume; --stop-after-failures 0 continues regardless"
-            self.stop(StopReason(4, text, hint))
+            self.stop(StopReason(4, text, hint, by="failures"))
 
     def _report(self, work: Work, ended: Ended, spent: Usage | None) -> None:
         key = work.item.key
@@ -309,7 +313,7 @@ class Slots:
     def _stop_for_budget(self, why: str) -> None:
         job = self._run.job
         higher = f"--budget {2 * job.budget:g}" if job.budget else f"--token-budget {2 * (job.token_budget or 0)}"
-        self.stop(StopReason(4, why, "raise it to continue", flags=higher))
+        self.stop(StopReason(4, why, "raise it to continue", flags=higher, by="budget"))
 
     def _stop_for_silence(self, work: Work) -> None:
         """Without knowing what the items use, a budget means nothing."""

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 
 def feed_run(source: Source, run: Run, busy: Set[int]) -> Iterator[Work]:
-    """Pending items, then those that failed in earlier launches; but none that is busy, nor a suspect of a crash."""
-    states, to_retry, suspects, dead = run.ledger.states, run.to_retry, run.suspects, run.dead
+    """Pending items, then those that failed in earlier launches; but none that is busy, nor a suspect of a crash, nor
+    one that the launch leaves alone (--only)."""
+    states, to_retry, suspects, dead, only = run.ledger.states, run.to_retry, run.suspects, run.dead, run.only
 
     def is_pending(row: int) -> bool:
-        return states[row] == PENDING and row not in busy and row not in suspects and row not in dead
+        is_free = states[row] == PENDING and row not in busy and row not in suspects and row not in dead
+        return is_free and (only is None or row in only)
 
     def is_to_retry(row: int) -> bool:
         return row in to_retry and states[row] == FAILED and row not in busy | suspects | dead.keys()
@@ -33,9 +35,12 @@ def feed_run(source: Source, run: Run, busy: Set[int]) -> Iterator[Work]:
     return chain.from_iterable(passes)
 
 
-def feed_again(source: Source, ledger: Ledger, busy: Set[int], rows: set[int]) -> Iterator[Work]:
+def feed_again(source: Source, run: Run, busy: Set[int], rows: set[int]) -> Iterator[Work]:
     """The items of `rows`, which became pending again, that still are."""
+    ledger, only = run.ledger, run.only
     wanted = {row for row in rows if ledger.states[row] == PENDING and row not in busy}
+    if only is not None:
+        wanted = {row for row in wanted if row in only}
     return islice(feed(source, ledger, wanted.__contains__), len(wanted))
 
 

@@ -27,6 +27,7 @@ from agentrun.item import key_digest
 
 if TYPE_CHECKING:
     from agentrun.items.port import Identity, Raw, Source
+    from agentrun.runs.only import Only
 
 
 EXAMPLES = 3
@@ -70,6 +71,8 @@ class Plan:
     left: int = 0
     """Failed before, and left alone."""
     waiting: int = 0
+    others: int = 0
+    """Of those to run: not in this launch (--only)."""
     gone: int = 0
     """Finished items that the source no longer has; in a new run, of those that the last run had."""
     finished: int = 0
@@ -156,11 +159,12 @@ def list_items(
     tries_again: Callable[[int], bool],
     keep_changed: bool = False,
     left_out: Set[int] = frozenset(),
+    only: Only | None = None,
 ) -> Plan:
     """Pass over the source once: which items there are now, and what the records say of them.
 
     `tries_again(row)` says whether this launch retries a failed item. `left_out` are rows of finished items that
-    were gone before: they are not gone a second time.
+    were gone before: they are not gone a second time. `only` is told of every item.
     """
     plan = Plan(finished=ledger.states.count(DONE) + ledger.states.count(SKIPPED))
     order = array("I")
@@ -211,6 +215,8 @@ def list_items(
         else:
             plan.note("failed" if tries_again(row) else "left", key)
         order.append(row)
+        if only is not None:
+            only.note(row, key)
         if unique:
             glances.append(glance(raw))
         if len(order) <= EXAMPLES:

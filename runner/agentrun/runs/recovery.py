@@ -27,6 +27,7 @@ from agentrun.outputs.files import files_folder
 from agentrun.outputs.output import Output, open_output
 from agentrun.runs.carry import CarryChain, go_back
 from agentrun.runs.intake import Kept, Taken, forget, is_for, look_up, mark_edits, start_over, take
+from agentrun.runs.only import Only
 from agentrun.runs.plan import (
     EXAMPLES,
     Plan,
@@ -84,14 +85,19 @@ def recover(
     posted = kept.inbox() if has_records else []
     mark_edits(ledger, posted, kept)
     left_out = {ledger.find(bytes.fromhex(digest)) for digest in finished.gone} if finished is not None else set()
-    plan = list_items(source, ledger, tries_again=tries_again, keep_changed=job.keep_changed, left_out=left_out)
+    only = Only(options.only) if options.only else None
+    plan = list_items(
+        source, ledger, tries_again=tries_again, keep_changed=job.keep_changed, left_out=left_out, only=only
+    )
     if finished is not None and plan.moved and ledger.order_digest() == finished.order:
         # Their records name older positions: they moved while that run was unfinished.
         plan.moved = 0
         del plan.examples["moved"]
     plan.examples["gone"] = [record.key for record in kept.read(plan.gone_refs)]
     check_plan(plan, source, accepted=checkpoint.context.gone, options=options, is_new_run=not is_resumed)
-    run = Run(job, agent, checkpoint, is_resumed, ledger, plan)
+    if only is not None:
+        check_only(job, plan, only)
+    run = Run(job, agent, checkpoint, is_resumed, ledger, plan, only)
     if has_records:
         _take_in(kept, run, posted, chain, tries_again, forget_steps=options.forget_steps)
     if is_resumed:
@@ -104,6 +110,8 @@ def recover(
     if is_resumed:
         _count_deaths(run)
         _note_versions(run)
+    if only is not None:
+        _leave_others(run, only)
     if finished is not None:
         counted = count_kept(run)
         plan.kept_old_agent, plan.old_agents = counted.old_agent, dict(counted.old_agents)
@@ -285,6 +293,29 @@ def check_plan(plan: Plan, source: Source, *, accepted: int, options: Options, i
             f"{plan.gone} of {plan.finished} finished items are no longer in the source ({examples}{more}) and would "
             f"be left out of the results; bring them back, or continue without them with --allow-gone"
         )
+
+
+def check_only(job: Job, plan: Plan, only: Only) -> None:
+    """A pattern that matches nothing is a slip; and with a carry, items cannot be picked."""
+    if job.carry:
+        raise PlanError(
+            f"{job.name}: --only cannot be used with carry = true, because each item gets the carry of the one before "
+            f"it; limit this launch with --limit"
+        )
+    if only.unmatched:
+        more = ", …" if plan.total > len(plan.first_keys) else ""
+        raise PlanError(
+            f"{job.name}: no item matches --only {quoted(only.unmatched[0])}; keys are such as "
+            f"{', '.join(plan.first_keys)}{more}"
+        )
+
+
+def _leave_others(run: Run, only: Only) -> None:
+    """Items that --only does not name stay as they are in this launch."""
+    pending = sum(row not in only for row in run.ledger.rows_in(PENDING))
+    run.plan.others = pending + sum(row not in only for row in run.to_retry)
+    run.to_retry = {row for row in run.to_retry if row in only}
+    run.suspects = {row for row in run.suspects if row in only}
 
 
 def _find_carry(kept: Kept, run: Run, chain: CarryChain, *, retry_failed: bool) -> None:

@@ -22,6 +22,7 @@ from agentrun.values.clock import now_seconds, now_text
 
 if TYPE_CHECKING:
     from agentrun.runs.intake import Dropped, Taken
+    from agentrun.runs.only import Only
 
 TRIES_KEPT = 10
 
@@ -37,6 +38,8 @@ class Run:
     resumed: bool
     ledger: Ledger
     plan: Plan
+    only: Only | None = None
+    """The items that this launch is limited to."""
     to_retry: set[int] = field(default_factory=set)
     """Failed rows that this launch tries again."""
     carry: Any = None
@@ -236,6 +239,7 @@ class Run:
         # As it is at this moment, like `running`: what is reported while this is written would be charged twice.
         checkpoint.usage = structs.replace(self.purse.totals)
         context.deaths, context.versions = self.deaths, ledger.versions
+        context.empty = ledger.empty if self.job.empty != "allow" else 0
         if self.job.carry:
             context.carry = self.carry
         return checkpoint

@@ -39,6 +39,8 @@ class Ended:
     files: list[PublishedFile] = field(default_factory=list)
     warning: str = ""
     made_files: bool = False
+    is_empty: bool = False
+    """It is done, with an output that is empty."""
     budget_reached: str = ""
     """Why the budget has no room for another attempt."""
 

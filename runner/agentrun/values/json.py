@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
@@ -14,6 +16,14 @@ from agentrun.values.text import is_unicode
 
 DEPTH_LIMIT = 200
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
+
+_SPACES = (
+    rb"[ ]|\\[tnrf]|\\u000[bB]|\\u001[c-fC-F]|\xc2[\x85\xa0]|\xe1\x9a\x80"
+    rb"|\xe2\x80[\x80-\x8a\xa8\xa9\xaf]|\xe2\x81\x9f|\xe3\x80\x80"
+)
+is_empty: Callable[[Any], object] = re.compile(rb'null|\{\}|\[\]|"(?:' + _SPACES + rb')*"').fullmatch
+"""Whether JSON text, as `encode` writes it, is null, {}, [], or text that is blank. One call in C: every output is
+looked at."""
 
 
 def parse_value(text: str) -> Any:

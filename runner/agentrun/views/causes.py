@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from agentrun.agents.failure import Failure
+from agentrun.agents.failure import Place as Place
 from agentrun.values.clock import time_text
 
 if TYPE_CHECKING:
-    from agentrun.agents.failure import Failure
     from agentrun.views.item import ItemView
 
 
@@ -47,7 +48,10 @@ _HEX = re.compile(r"\b(?:0x[0-9a-f]+|[0-9a-f]{8,})\b", re.IGNORECASE)
 _NUMBER = re.compile(r"(?:(?<![\w.)\]…])[-+])?[^\W_]*\d[^\W_]*")
 _RUN = re.compile(f"{VARIES}(?:[-+_.,:/ ]?{VARIES})+")
 _SPACE = re.compile(r"\s+")
-_FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?', re.MULTILINE)
+_FRAME = re.compile(
+    r'^\s*File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?(?:\n {4}\s*(?P<code>\S.*))?',
+    re.MULTILINE,
+)
 
 
 def cause_shape(text: str) -> str:
@@ -80,8 +84,13 @@ class CauseGroup:
     """Of its first item."""
     keys: tuple[str, ...] = ()
     """In item order."""
-    where: str = ""
-    """The user's line that raised it, of the first item: `agent.py:12, in triage`."""
+    raised: Place | None = None
+    """The user's own line that raised it, of the first item; None if it is not known."""
+
+    @property
+    def where(self) -> str:
+        """That line in short, `agent.py:12, in triage`, or nothing."""
+        return str(self.raised) if self.raised is not None else ""
 
     @property
     def count(self) -> int:
@@ -93,6 +102,7 @@ class CauseGroup:
             "group": self.shape,
             "cause": self.example,
             "where": self.where,
+            "raised": self.raised.as_json() if self.raised is not None else None,
             "count": self.count,
             "index": self.index,
             "keys": list(self.keys),
@@ -137,18 +147,21 @@ def group_failures(items: Iterable[ItemView]) -> list[CauseGroup]:
         # Facts, not wording: 404 and 500 differ in more than a number.
         same = (shape, failure.origin, failure.types[:1], failure.status, failure.exit_code)
         if same not in groups:
-            groups[same] = CauseGroup(shape, failure.cause, item.index, where=raised_at(failure))
+            groups[same] = CauseGroup(shape, failure.cause, item.index, raised=raised_at(failure))
         keys.setdefault(same, []).append(item.key)
     whole = [replace(group, keys=tuple(keys[same])) for same, group in groups.items()]
     return sorted(whole, key=lambda group: -group.count)
 
 
-def raised_at(failure: Failure) -> str:
-    """The last of the user's own lines in the traceback, or nothing."""
-    frames = list(_FRAME.finditer(failure.traceback))
+def raised_at(failure: Failure) -> Place | None:
+    """The last of the user's own lines that it passed through. Older records have it only in their traceback."""
+    from agentrun.agents.exceptions import is_library
+
+    if failure.raised is not None:
+        return failure.raised
+    frames = [frame for frame in _FRAME.finditer(failure.traceback) if not is_library(frame["file"])]
     if not frames:
-        return ""
+        return None
     frame = frames[-1]
-    name = frame["file"].replace("\\", "/").rpartition("/")[2]
-    function = frame["function"]
-    return f"{name}:{frame['line']}" + (f", in {function}" if function and function != "<module>" else "")
+    function = frame["function"] or ""
+    return Place(frame["file"], int(frame["line"]), "" if function == "<module>" else function, frame["code"] or "")

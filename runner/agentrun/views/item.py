@@ -46,6 +46,11 @@ class ItemView:
         return self.record.value if self.record is not None else None
 
     @property
+    def is_empty(self) -> bool:
+        """Whether it is done with an empty output."""
+        return self.state == "done" and self.record is not None and self.record.is_empty
+
+    @property
     def usage(self) -> Usage | None:
         """What this generation has used, as far as that was reported."""
         return self.record.usage if self.record is not None else None
@@ -147,7 +152,7 @@ class ItemView:
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """A finished step of an item that is not settled, or an answer that it was given."""
+    """A finished step of an item, or an answer that it was given."""
 
     kind: Literal["step", "answer"]
     at: float

@@ -50,6 +50,8 @@ class JobView:
     """The fingerprint of its agent."""
     reference: str = ""
     """Where the agent is, `file.py:name`; empty for a command, and once the run has ended."""
+    empty: int = 0
+    """How many done items have an empty output."""
     versions: Mapping[str, int] = field(default_factory=dict)
     """How many done items each version of the agent made."""
     budget: float | None = None
@@ -99,6 +101,7 @@ class JobView:
             "holder": asdict(self.holder) if self.holder is not None else None,
             "agent": self.agent,
             "reference": self.reference,
+            "empty": self.empty,
             "versions": dict(self.versions),
             "cost": self.cost,
             "tokens": self.tokens,
@@ -178,6 +181,7 @@ def _unfinished(reader: Reader, checkpoint: Checkpoint, folder: Path | None) -> 
         holder=holder,
         agent=context.agent,
         reference=context.identity.get("agent") or "",
+        empty=context.empty,
         versions=context.versions,
         budget=context.budget,
         token_budget=context.token_budget,
@@ -226,6 +230,7 @@ def _ended(reader: Reader, summary: Summary, name: str, folder: Path | None) -> 
         updated_at=summary.ended_at,
         age_seconds=age_seconds(summary.ended_at),
         agent=summary.agent or "",
+        empty=summary.empty,
         versions=summary.versions,
         budget=summary.budget,
         token_budget=summary.token_budget,

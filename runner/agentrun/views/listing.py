@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentrun.checkpoint.checkpoint import Checkpoint, Running
-from agentrun.checkpoint.ledger import NO_REF, PENDING, STATE_NAMES, WAITING, Ledger
+from agentrun.checkpoint.ledger import DONE, NO_REF, PENDING, SKIPPED, STATE_NAMES, WAITING, Ledger
 from agentrun.checkpoint.record import Record
 from agentrun.checkpoint.summary import Summary, checkpoint_after, first_checkpoint, last_finished
 from agentrun.errors import AgentrunError, ItemsError
@@ -206,8 +206,15 @@ class Listing:
         return self._record(self._ledger.refs[row]) if is_settled else None
 
     def steps(self, view: ItemView) -> list[StepView]:
-        """The finished steps and the answers so far, oldest first, of an item that is not settled."""
+        """The finished steps and the answers of an item, oldest first.
+
+        Those of a settled item are there until the journal is compacted or another run is opened.
+        """
         row = self._ledger.find(key_digest(view.key))
+        if row >= 0 and self._ledger.states[row] in (DONE, SKIPPED):
+            # Nobody points to them any more.
+            found = (record for _, record in self.reader.search(view.key) if record.key == view.key)
+            return [StepView.of(one) for one in found if one.kind in ("step", "answer") and one.gen == view.gen]
         return [StepView.of(record) for record in self.reader.read(self._ledger.steps.get(row, ()))]
 
     def step_names(self, views: Iterable[ItemView]) -> dict[str, list[str]]:

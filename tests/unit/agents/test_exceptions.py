@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 
 import agentrun.errors as errors
 from agentrun.agents.exceptions import MESSAGE_LIMIT, TRACEBACK_LIMIT, failure_from, outcome_from
-from agentrun.agents.failure import Failure
+from agentrun.agents.failure import Failure, Place
 from agentrun.values.json import encode
 
 
@@ -215,3 +217,81 @@ def test_a_wait_may_be_an_attribute() -> None:
 
 def test_a_code_may_be_the_providers() -> None:
     assert failure_from(ApiError("x", provider_error_code="insufficient_quota")).code == "insufficient_quota"
+
+
+# ---- the user's own line
+
+
+def library(tmp_path: Path, text: str) -> Any:
+    """A module as it would be installed."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "sdk.py").write_text(text)
+    spec = spec_from_file_location("sdk", folder / "sdk.py")
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def line_of(text: str) -> int:
+    """The line of this file that holds the text, which stands only there."""
+    return next(n for n, line in enumerate(Path(__file__).read_text().split("\n"), 1) if line.strip() == text)
+
+
+def test_the_line_that_is_noted_is_the_users_and_not_the_librarys(tmp_path: Path) -> None:
+    sdk = library(tmp_path, "import json\ndef create():\n    return json.loads('{')\n")
+
+    def triage() -> None:
+        sdk.create()  # the model call
+
+    with pytest.raises(ValueError) as caught:
+        triage()
+    found = failure_from(caught.value).raised
+    line = "sdk.create()  # the model call"
+    assert found == Place(__file__, line_of(line), "triage", line)
+    assert Failure.from_json(orjson.loads(orjson.dumps(failure_from(caught.value).as_json()))).raised == found
+
+
+def test_an_error_of_the_library_alone_names_the_users_line_that_caused_it(tmp_path: Path) -> None:
+    sdk = library(tmp_path, "def create(work):\n    return work()\ndef make(cause):\n    raise OSError() from cause\n")
+
+    def callback() -> None:
+        raise LookupError("odd")  # in a callback
+
+    def outside() -> BaseException:
+        try:
+            sdk.make(raised_by(callback))
+        except OSError as error:
+            error.__traceback__ = error.__traceback__.tb_next if error.__traceback__ else None
+            return error
+        raise AssertionError
+
+    found = failure_from(outside()).raised
+    assert found is not None and (found.function, found.code) == (
+        "callback",
+        'raise LookupError("odd")  # in a callback',
+    )
+    assert failure_from(ValueError("never raised")).raised is None
+
+
+def raised_by(call: Any) -> BaseException:
+    try:
+        call()
+    except Exception as error:
+        return error
+    raise AssertionError
+
+
+def test_the_line_of_a_group_is_that_of_the_error_that_stands_for_it() -> None:
+    async def fail() -> None:
+        raise LookupError("in a task")  # grouped
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(fail())
+
+    with pytest.raises(ExceptionGroup) as caught:
+        asyncio.run(main())
+    found = failure_from(caught.value).raised
+    assert found is not None and found.function == "fail" and found.code.endswith("# grouped")

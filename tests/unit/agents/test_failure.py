@@ -8,7 +8,7 @@ import pytest
 
 import agentrun.errors as errors
 from agentrun.agents.exceptions import failure_from
-from agentrun.agents.failure import Failure, Verdict, asked_wait, judge
+from agentrun.agents.failure import Failure, Place, Verdict, asked_wait, judge
 
 
 def sdk_error(module: str, name: str, base: type[Exception] = Exception, **attributes: Any) -> Exception:
@@ -112,11 +112,12 @@ def test_a_failure_is_the_same_after_json() -> None:
 
 def test_only_the_fields_that_say_something_are_written() -> None:
     assert Failure("lost", "").as_json() == {"origin": "lost"}
-    full = Failure("exception", "m", ("a.B",), "t", 429, "c", 2.0, 1, "2026-01-01")
+    full = Failure("exception", "m", ("a.B",), "t", 429, "c", 2.0, 1, "2026-01-01", Place("a.py", 3))
     assert list(full.as_json()) == [
         *("origin", "message", "types", "traceback", "status", "code"),
-        *("retry_after_seconds", "exit_code", "resume_at"),
+        *("retry_after_seconds", "exit_code", "resume_at", "raised"),
     ]
+    assert full.as_json()["raised"] == {"file": "a.py", "line": 3}
 
 
 def test_records_of_other_versions_load() -> None:

@@ -224,3 +224,24 @@ def test_a_class_that_cannot_be_made_is_told_before_any_item_on_the_loop(bench: 
         assert "executors_agent.py" in caught.value.traceback
 
     bench.run(scenario())
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_a_failure_names_the_line_of_the_agents_own_file(bench: Bench, isolation: str) -> None:
+    source = """
+        import json
+
+        def agent(item, ctx):
+            return parse("{")
+
+        def parse(text):
+            return json.loads(text)
+    """
+
+    async def scenario() -> None:
+        async with bench.executor(source, isolation) as executor:
+            outcome = await executor.run(bench.attempt({"n": 1}), bench.channel)
+        assert outcome.failure is not None and (raised := outcome.failure.raised) is not None
+        assert raised.file.endswith(".py") and (raised.function, raised.code) == ("parse", "return json.loads(text)")
+
+    bench.run(scenario())

@@ -202,7 +202,7 @@ def test_an_unfinished_run_of_version_1_goes_on(in_folder: World) -> None:
     assert in_folder.keys() == [f"docs/{number}.txt" for number in (0, 1, 3, 4, 5, 6, 7)]
 
 
-def test_logs_are_kept_of_items_that_are_not_done(in_folder: World) -> None:
+def test_logs_are_kept_of_items_that_are_not_done_and_of_done_ones_apart(in_folder: World) -> None:
     async def script(attempt: Attempt, channel: Channel) -> Outcome:
         await channel(Log(f"hello from {attempt.item.key}"))
         assert isinstance(await channel(StepPut("a", 0, "1")), Refused)
@@ -210,11 +210,34 @@ def test_logs_are_kept_of_items_that_are_not_done(in_folder: World) -> None:
 
     in_folder.items("a", "b")
     in_folder.go(script)
-    (log,) = (in_folder.folder / "logs").iterdir()
+    (log,) = (in_folder.folder / "logs").glob("*.log")
+    (of_done,) = (in_folder.folder / "logs" / "done").iterdir()
+    assert of_done.read_text().endswith(": done\nhello from a\n")
     text = log.read_text()
     assert "hello from b" in text and "launch 1, attempt 1" in text and "hello from a" not in text
     in_folder.go()
-    assert list((in_folder.folder / "logs").iterdir()) == []
+    assert not list((in_folder.folder / "logs").glob("*.log"))
+    both = [path.read_text() for path in (in_folder.folder / "logs" / "done").iterdir()]
+    assert sorted(text.splitlines()[-1] for text in both) == ["hello from a", "hello from b"]
+
+
+@pytest.mark.parametrize("commits", range(1, 6))
+@pytest.mark.parametrize("landed", [False, True])
+def test_a_crash_never_puts_what_one_item_printed_into_the_log_of_another(
+    in_folder: World, commits: int, landed: bool
+) -> None:
+    async def script(attempt: Attempt, channel: Channel) -> Outcome:
+        await channel(Log(f"hello from {attempt.item.key}"))
+        return await answer(attempt, channel)
+
+    in_folder.items(*names(6))
+    in_folder.crash(script, commits=commits, landed=landed)
+    in_folder.go(limit=1)
+    found = {path.name: path.read_text() for path in (in_folder.folder / "logs").rglob("*.log")}
+    for name, text in found.items():
+        assert {line for line in text.splitlines() if line.startswith("hello")} == {f"hello from {name[:4]}"}
+    in_folder.go(script)
+    assert len(list((in_folder.folder / "logs").rglob("*.log"))) >= 5
 
 
 def test_the_log_of_launches_has_every_launch_checkpoint_and_stop(in_folder: World) -> None:

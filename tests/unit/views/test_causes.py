@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentrun.agents.failure import Failure
+from agentrun.agents.failure import Failure, Place
 from agentrun.views.causes import FailureView, cause_shape, group_failures, raised_at
 from agentrun.views.item import ItemView
 from unit.records import make_record
@@ -132,10 +132,31 @@ def test_a_group_names_the_line_of_the_user_that_raised_it() -> None:
         'Traceback (most recent call last):\n  File "/jobs/agent.py", line 3, in triage\n    parse(item)\n'
         '  File "/jobs/parsing.py", line 12, in parse\n    raise ValueError("x")\nValueError: x\n'
     )
-    assert raised_at(Failure("exception", "x", traceback=trace)) == "parsing.py:12, in parse"
-    assert raised_at(Failure("exception", "x")) == ""
+    place = Place("/jobs/parsing.py", 12, "parse", 'raise ValueError("x")')
+    assert raised_at(Failure("exception", "x", traceback=trace)) == place
+    assert raised_at(Failure("exception", "x")) is None
     (group,) = group_failures([failed(0, "x", traceback=trace)])
-    assert group.where == "parsing.py:12, in parse"
+    assert (group.raised, group.where) == (place, "parsing.py:12, in parse")
+
+
+def test_frames_of_installed_packages_and_of_python_itself_are_not_the_users_own() -> None:
+    trace = (
+        'Traceback (most recent call last):\n  File "/jobs/agent.py", line 3, in triage\n    client.create()\n'
+        '  File "/jobs/.venv/lib/python3.12/site-packages/openai/_client.py", line 1047, in request\n    raise error\n'
+        '  File "/usr/lib/python3.12/asyncio/tasks.py", line 520, in wait_for\n    return await fut\n'
+        '  File "<frozen runpy>", line 88, in _run_code\nValueError: x\n'
+    )
+    place = raised_at(Failure("exception", "x", traceback=trace))
+    assert place == Place("/jobs/agent.py", 3, "triage", "client.create()")
+    only_theirs = trace.replace("/jobs/agent.py", "/usr/lib/python3/dist-packages/agent.py")
+    assert raised_at(Failure("exception", "x", traceback=only_theirs)) is None
+
+
+def test_what_was_noted_where_it_was_raised_counts_more_than_the_traceback() -> None:
+    place = Place("/jobs/agent.py", 3, "", "call()")
+    trace = 'Traceback (most recent call last):\n  File "/jobs/other.py", line 9, in f\n    g()\nValueError: x\n'
+    assert raised_at(Failure("exception", "x", traceback=trace, raised=place)) == place
+    assert str(place) == "agent.py:3"
 
 
 def test_a_group_is_a_value_that_any_page_can_show() -> None:
@@ -144,6 +165,7 @@ def test_a_group_is_a_value_that_any_page_can_show() -> None:
         "group": "ValueError: row … is short",
         "cause": "ValueError: row 17 is short",
         "where": "",
+        "raised": None,
         "count": 2,
         "index": 4,
         "keys": ["key-4", "key-6"],

@@ -39,7 +39,7 @@ def printed(made: Made, key: str, *lines: str, slot: int = 0) -> Path:
     logs = ItemLogs(Workspace(made.store).logs)
     logs.append(slot, "\n".join(lines))
     logs.keep(slot, key, "launch 1, attempt 1")
-    return item_logs(made.known, ItemView(made.keys.index(key), key, "failed"))[0]
+    return item_logs(made.known, ItemView(made.keys.index(key), key, "failed"))[1]
 
 
 def test_a_done_item_has_its_input_its_attempts_and_its_output(made: Made) -> None:
@@ -128,6 +128,18 @@ def test_a_waiting_item_has_its_question_and_the_steps_and_answers_so_far(made: 
     step, answer = shown["steps"]
     assert (step["kind"], step["name"], step["output"]) == ("step", "draft", [1])
     assert (answer["kind"], answer["question"], answer["answer"]["text"]) == ("answer", 1, "fine")
+
+
+def test_a_settled_item_still_has_its_steps_and_answers_but_only_of_its_generation(made: Made) -> None:
+    made.commit(made.record("b", "step", [0], name="old", n=0, no=0))
+    made.commit(made.record("b", "redo", gen=1))
+    made.commit(made.record("a", "step", "b", name="b", n=0, no=0))
+    made.commit(made.record("b", "step", [1], name="draft", n=0, no=0, gen=1))
+    made.commit(made.record("b", "answer", question=1, gen=1, answer=Answer(yes=True, text="fine", by="ada")))
+    made.commit(made.record("b", output="sent", gen=1))
+    assert [one.name or one.kind for one in details_of(made, "b").steps] == ["draft", "answer"]
+    made.finish()
+    assert [one.name or one.kind for one in details_of(made, "b").steps] == ["draft", "answer"]
 
 
 def test_an_item_that_the_source_no_longer_has_is_shown_from_its_record(made: Made) -> None:
