@@ -78,7 +78,9 @@ def launch(asked: Asked, options: Options) -> int:
         if options.resume and (nothing := _nothing_to_resume(job, store)) is not None:
             return _end(nothing, job, store, asked, 0.0, is_resume=True)
         if options.fresh and not given.get("plan"):
-            confirm_fresh(job.name, store, given)
+            from agentrun.views.giving_up import given_up
+
+            confirm_fresh(job.name, given_up(store), given)
         ready = make_ready(opened)
         if given.get("plan"):
             show_plan(ready, store, options, asked)

@@ -10,21 +10,20 @@ from agentrun_cli.asking.confirming import agrees, confirm
 
 if TYPE_CHECKING:
     from agentrun.job.job import Job
-    from agentrun.launch.execute import Store
+    from agentrun.views.giving_up import GivenUp
     from agentrun.views.jobs import Summary
     from agentrun_cli.flags import Given
 
 
-def confirm_fresh(name: str, store: Store, given: Given) -> None:
+def confirm_fresh(name: str, given_up: GivenUp, given: Given) -> None:
     """Say what --fresh gives up, and ask if a person is there; exit 2 if not, or if they say no."""
-    from agentrun.views.giving_up import given_up
     from agentrun_cli.drawing.plan import given_up_words
 
-    lost, yes = given_up(store), bool(given.get("yes"))
-    if not lost:
+    yes = bool(given.get("yes"))
+    if not given_up:
         return
     if not (yes and given.get("quiet")):
-        console.say(f"{name}: --fresh gives up {given_up_words(lost)}")
+        console.say(f"{name}: --fresh gives up {given_up_words(given_up)}")
     confirm(name, "start over?", yes=yes, otherwise="nothing was started")
 
 
