@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+RUNTIME := $(VENV)/.runtime
 PYTEST := $(BIN)/python -m pytest -n 4 --dist worksteal
 AREAS := $(notdir $(patsubst %/,%,$(wildcard tests/areas/*/)))
 
@@ -12,15 +13,24 @@ AREAS := $(notdir $(patsubst %/,%,$(wildcard tests/areas/*/)))
 help: ## what can be made
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' Makefile
 
-$(STAMP): pyproject.toml constraints.txt .ci/install
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "agentrun needs Python 3.11 or newer; say which with: make PYTHON=python3.12")'
 	@$(PYTHON) -m venv $(VENV)
-	@echo "installing into $(VENV) ..."
-	@.ci/install $(VENV) --editable '.[dev]'
-	@touch $(STAMP)
 
-demo: $(STAMP) ## the sample batch of 200 documents, offline
+# What agentrun itself needs and no more: some 55 MB. The tools of the tests go into the same .venv, some 350 MB.
+$(RUNTIME): pyproject.toml constraints.txt .ci/install | $(BIN)/python
+	@echo "installing agentrun into $(VENV) ..."
+	@INSTALLER=pip .ci/install $(VENV) --editable .
+	@touch $(RUNTIME)
+
+$(STAMP): pyproject.toml constraints.txt .ci/install | $(BIN)/python
+	@echo "installing agentrun and the tools of its tests into $(VENV) ..."
+	@.ci/install $(VENV) --editable '.[dev]'
+	@touch $(RUNTIME) $(STAMP)
+
+demo: $(RUNTIME) ## the sample batch of 200 documents, offline
 	@$(BIN)/agentrun start samples/triage/job.toml --fresh
+	@.ci/after-demo $(BIN)
 
 test: $(STAMP) ## all tests but the areas and the gate
 	$(PYTEST) --durations 15

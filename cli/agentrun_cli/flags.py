@@ -195,8 +195,8 @@ def asked_job(given: Given, command: Sequence[str] | None = None) -> Asked:
 
 
 def _is_given(value: Any) -> bool:
-    """Whether a flag was given. One that was not is None, False or an empty list; 0 is a value."""
-    return value is not None and value is not False and value != []
+    """Whether a flag was given. One that was not is None, False or an empty list or tuple; 0 is a value."""
+    return value is not None and value is not False and value not in ([], ())
 
 
 def _text_or_file(given: str, here: Path, base: Path) -> str:

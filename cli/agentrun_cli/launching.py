@@ -67,6 +67,7 @@ def options_of(given: Given, *, resume: bool) -> Options:
 def launch(asked: Asked, options: Options) -> int:
     """Run one launch, or show its plan; return the exit code."""
     from agentrun.errors import AgentrunError, BusyError
+    from agentrun.launch.execute import check_before_import
     from agentrun.views.finding import store_of
 
     given = asked.given
@@ -76,6 +77,8 @@ def launch(asked: Asked, options: Options) -> int:
     try:
         if options.resume and (nothing := _nothing_to_resume(job, store)) is not None:
             return _end(nothing, job, store, asked, 0.0, is_resume=True)
+        if not given.get("plan"):
+            check_before_import(job, store, options)
         ready = make_ready(opened)
         if given.get("plan"):
             show_plan(ready, store, options, as_json=given.get("as_json"))

@@ -217,7 +217,9 @@ def _flatten(layer: Layer, *, has_file: bool) -> dict[str, Value]:
         if found is None:
             continue
         if not isinstance(found, Mapping):
-            raise Value(label, key, found, text).wants(f"write a table: [{key}] on a line of its own, its values below it")
+            raise Value(label, key, found, text).wants(
+                f"write a table: [{key}] on a line of its own, its values below it"
+            )
         for inner, value in found.items():
             dotted = f"{key}.{inner}"
             if (known := tables[key]) is not None:

@@ -13,7 +13,9 @@ _STRING = (
     r'(?!""")"(?:\\.|[^"\\\n])*"|'
     r"(?!''')'[^'\n]*'"
 )
-_TOKEN = re.compile(rf"(?P<string>{_STRING})|(?P<comment>#[^\n]*)|(?P<sign>[\[\]{{}}\n\"'])|[^\[\]{{}}\n\"'#]+", re.DOTALL)
+_TOKEN = re.compile(
+    rf"(?P<string>{_STRING})|(?P<comment>#[^\n]*)|(?P<sign>[\[\]{{}}\n\"'])|[^\[\]{{}}\n\"'#]+", re.DOTALL
+)
 _PART = r"""(?:"[^"\n]*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
 _KEY = rf"{_PART}(?:\s*\.\s*{_PART})*"
 _HEADER = re.compile(rf"[ \t]*\[+\s*({_KEY})\s*\]+")

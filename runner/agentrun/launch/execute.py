@@ -17,6 +17,7 @@ from agentrun.executors.prints import capture_prints
 from agentrun.job.fields import Layer
 from agentrun.job.job import Job
 from agentrun.job.options import Options
+from agentrun.launch.checks import check_before_import as check_before_import
 from agentrun.launch.launch import Launch as Launch
 from agentrun.launch.prepare import nothing_to_resume as nothing_to_resume
 from agentrun.launch.preview import plan_launch as plan_launch

@@ -80,7 +80,7 @@ class Launch:
         self._compact_over_bytes = compact_over_bytes
         self._claim = Claim(job.name, store.folder)
         self._preparation = Preparation(
-            job, store, self.workspace, agent, self._options, watcher, self._claim, items=items, stdin=stdin
+            job, store, self.workspace, agent, self._options, watcher, self._claim, items, stdin, self._disk
         )
         self.is_locked = False
         self._early_stop: StopReason | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +18,7 @@ from agentrun.items.open import Source, encode_python_items
 from agentrun.job.job import STANDARD_INPUT, Job
 from agentrun.job.options import Options
 from agentrun.outputs.claim import Claim
+from agentrun.outputs.place import make_place
 from agentrun.outputs.results import check_output, result_lines, write_results
 from agentrun.outputs.workspace import Workspace
 from agentrun.runs.intake import Kept
@@ -57,6 +58,7 @@ class Preparation:
     items: Iterable[Any] | None = None
     """Items given in Python."""
     stdin: BinaryIO | None = None
+    disk: Disk = field(default_factory=Disk)
 
     def begin(self) -> Prepared | Summary:
         """What to run; a summary if there is nothing to do."""
@@ -123,8 +125,9 @@ class Preparation:
         output = finished.output
         if output is not None and not Path(output.path).exists():
             check_output(Path(output.path), ended=(), overwrite=True)
+            make_place(Path(output.path).parent, Path(output.path), base=self.job.base, disk=self.disk)
             self.claim.take(Path(output.path), finished.run_id)
-            output = write_results(result_lines(run.ledger, reader), Path(output.path), Disk(), self.claim.check)
+            output = write_results(result_lines(run.ledger, reader), Path(output.path), self.disk, self.claim.check)
             self.claim.release()
         kept = count_kept(run)
         return structs.replace(
@@ -141,7 +144,9 @@ class Preparation:
         """Whether the results can be written, and may be; from here on the output is this run's."""
         job = self.job
         check_run_output(job, checkpoint, ended=self.store.summaries(), options=self.options)
-        self.claim.take(job.output_path(run_id=checkpoint.run_id, date=checkpoint.context.date), checkpoint.run_id)
+        output = job.output_path(run_id=checkpoint.run_id, date=checkpoint.context.date)
+        make_place(output.parent, output, base=job.base, disk=self.disk)
+        self.claim.take(output, checkpoint.run_id)
 
     def _recover(self, checkpoint: Checkpoint, kept: Kept, finished: Summary | None = None) -> Prepared:
         job, context = self.job, checkpoint.context

@@ -7,7 +7,6 @@ import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from shlex import quote
 
 import msgspec
 import orjson
@@ -17,6 +16,7 @@ from agentrun.checkpoint.record import Record
 from agentrun.checkpoint.summary import Summary, WrittenOutput
 from agentrun.errors import JobError
 from agentrun.outputs.files import files_folder
+from agentrun.outputs.place import check_place
 from agentrun.store.port import Reader, Store
 from agentrun.system.disk import PIECE_BYTES, Disk, disk_error, replace_file
 from agentrun.system.trust import check_folder
@@ -78,13 +78,9 @@ def check_output(path: Path, *, ended: Sequence[Summary], overwrite: bool, is_fi
 
     Before a run's first launch it has no files of its own: existing ones must be an earlier run's.
     """
-    folder = path.parent
-    if not folder.is_dir():
-        raise JobError(f"{path}: the folder {folder} does not exist; make it with: mkdir -p {quote(str(folder))}")
     if path.is_dir():
         raise JobError(f"{path}: is a folder; name a file with -o")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise JobError(f"{path}: the folder {folder} cannot be written; choose another output with -o")
+    check_place(path.parent, path)
     if path.exists() and not overwrite and not _is_ours(path, ended):
         raise JobError(
             f"{path}: already exists, and no run of this job wrote it; "

@@ -102,8 +102,9 @@ def test_an_output_is_ours_when_a_summary_names_these_very_bytes(tmp_path: Path)
 
 
 def test_where_results_cannot_go_is_told(tmp_path: Path) -> None:
-    with pytest.raises(JobError, match=f"mkdir -p '{tmp_path}/not there'"):
-        check_output(tmp_path / "not there" / "out.jsonl", ended=[], overwrite=True)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JobError, match="/file is not a folder; choose another output with -o"):
+        check_output(tmp_path / "file" / "out.jsonl", ended=[], overwrite=True)
     with pytest.raises(JobError, match="is a folder"):
         check_output(tmp_path, ended=[], overwrite=True)
 
