@@ -130,10 +130,12 @@ def _say_needs(kind: Kind | None, *, env_file: Path | None = None) -> None:
     """What the job cannot do without, and is not there."""
     from importlib.util import find_spec
 
+    if kind is None:
+        return
     if kind in SDKS and find_spec(kind) is None:
-        how = "-m pip install" if find_spec("pip") is not None else ""
         python = shlex.quote(sys.executable)
-        say(f"  {python} {how} {kind}" if how else f"  uv pip install --python {python} {kind}")
+        how = f"{python} -m pip install" if find_spec("pip") is not None else f"uv pip install --python {python}"
+        say(f"  {how} {kind}")
     if kind in KEYS and env_file is not None:
         say(f"  # with {KEYS[kind]}=... in {shown_path(env_file)}")
     elif kind in KEYS and not os.environ.get(KEYS[kind]):
