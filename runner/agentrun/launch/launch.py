@@ -29,6 +29,7 @@ from agentrun.outputs.files import ItemFiles
 from agentrun.outputs.logs import ItemLogs
 from agentrun.outputs.workspace import Workspace
 from agentrun.runs.feed import feed, feed_again, feed_run
+from agentrun.runs.intake import Taken
 from agentrun.runs.plan import list_items
 from agentrun.runs.recovery import check_plan
 from agentrun.runs.run import Run
@@ -105,6 +106,12 @@ class Launch:
         if isinstance(prepared, Summary):
             return prepared
         self._prepared, self._run, self._source = prepared, prepared.run, prepared.source
+        posted = [one.name for one in self._run.taken if isinstance(one, Taken) and one.name]
+        if self._store.claim(posted) != set(posted):
+            raise LaterError(
+                f"{self._job.name}: what people posted was taken back while this launch began; run the same command "
+                f"again"
+            )
         return None
 
     # ---- working
