@@ -189,3 +189,14 @@ def test_a_runner_at_work_is_named(made: Made, agentrun: Run) -> None:
 
 def test_a_job_nobody_knows_is_an_error(agentrun: Run) -> None:
     assert agentrun("answer", "nothing", "ada", "--yes").returncode == 2
+
+
+def test_an_answer_is_taken_back_until_a_runner_has_processed_it(made: Made, agentrun: Run) -> None:
+    assert agentrun("answer", "drafts", "ada", "--yes").returncode == 0
+    ended = agentrun("answer", "drafts", "ada", "--take-back")
+    assert ended.returncode == 0 and "the answer to ada is taken back; the item waits again" in ended.stderr
+    assert made.posted() == []
+    again = agentrun("answer", "drafts", "ada", "--take-back")
+    assert again.returncode == 2 and "nothing to take back" in again.stderr
+    for wrong in (["--all"], ["ada", "--yes"], []):
+        assert agentrun("answer", "drafts", "--take-back", *wrong).returncode == 2

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agentrun.store.folder.store import FolderStore
 from cli.made import Made
 from cli.terminal import Terminal
 
@@ -98,6 +99,47 @@ def test_items_are_left_for_later_and_what_was_answered_is_not_asked_again(
     code, rest = terminal.end()
     assert code == 0 and "1 answer is posted, 1 still waiting; to continue" in rest
     assert [message["key"] for message in made.posted()] == ["ben", "dan"]
+
+
+def test_answers_are_undone_one_after_another_and_asked_again(made: Made, review: Callable[..., Terminal]) -> None:
+    terminal = review()
+    terminal.until(PROMPT)
+    terminal.type("u")
+    terminal.until("nothing to undo")
+    for letter in "yn":
+        terminal.until(PROMPT)
+        terminal.type(letter)
+    assert "3 of 3   dan" in terminal.until(PROMPT)
+    assert len(made.posted()) == 2
+    terminal.type("u")
+    terminal.until("taken back: ben")
+    assert "2 of 3   ben" in terminal.until(PROMPT)
+    terminal.type("b")
+    terminal.until("taken back: ada")
+    assert "1 of 3   ada" in terminal.until(PROMPT)
+    assert made.posted() == []
+    terminal.type("no")
+    assert "2 of 3   ben" in terminal.until(PROMPT)
+    terminal.type("s")
+    assert "3 of 3   dan" in terminal.until(PROMPT)
+    terminal.type("q")
+    code, rest = terminal.end()
+    assert code == 0 and "1 answer is posted, 2 still waiting" in rest
+    assert [(message["key"], message["answer"]["yes"]) for message in made.posted()] == [("ada", False)]
+
+
+def test_an_answer_that_a_runner_has_cannot_be_undone(made: Made, review: Callable[..., Terminal]) -> None:
+    terminal = review()
+    terminal.until(PROMPT)
+    terminal.type("y")
+    terminal.until(PROMPT)
+    store = FolderStore(made.folder)
+    store.claim([one.name for one in store.inbox()])
+    terminal.type("u")
+    terminal.until("a runner has already processed the answer to ada")
+    assert "2 of 3   ben" in terminal.until(PROMPT)
+    terminal.type("q")
+    assert terminal.end()[0] == 0 and len(made.posted()) == 1
 
 
 def test_quitting_leaves_the_rest(made: Made, review: Callable[..., Terminal]) -> None:

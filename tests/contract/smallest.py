@@ -26,6 +26,7 @@ class Content:
     lines: list[bytes] = field(default_factory=list)
     ended: list[tuple[bytes, list[bytes]]] = field(default_factory=list)
     inbox: dict[str, bytes] = field(default_factory=dict)
+    claimed: set[str] = field(default_factory=set)
     posted: int = 0
     kept: dict[str, bytes] = field(default_factory=dict)
 
@@ -134,6 +135,20 @@ class SmallestStore(Store):
 
     def inbox(self) -> list[Posted]:
         return self._content().messages()
+
+    def claim(self, names: Iterable[str]) -> set[str]:
+        content = self._content()
+        found = {name for name in names if name in content.inbox}
+        content.claimed |= found
+        self._save(content)
+        return found
+
+    def withdraw(self, name: str) -> bool:
+        content = self._content()
+        if name in content.claimed or content.inbox.pop(name, None) is None:
+            return False
+        self._save(content)
+        return True
 
     def drop(self, names: Iterable[str]) -> None:
         content = self._content()

@@ -7,14 +7,14 @@
     …
   step outline: 3 points: …
 
-[a]pprove  [r]efuse  answer in [w]ords  [e]dit  [v]iew all  [s]kip for now  [q]uit: a
+[y]es  [n]o  in [w]ords  [e]dit  [v]iew all  [s]kip  [u]ndo  [q]uit: y
 approved
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from agentrun.people.desk import Posting, QuestionView
@@ -22,20 +22,22 @@ if TYPE_CHECKING:
     from agentrun.views.listing import Listing
 
 
-PROMPT = "[a]pprove  [r]efuse  answer in [w]ords  [e]dit a detail  [v]iew all  [s]kip for now  [q]uit: "
+PROMPT = "[y]es  [n]o  in [w]ords  [e]dit  [v]iew all  [s]kip  [u]ndo  [q]uit: "
+_LETTERS = {"a": "y", "r": "n", "b": "u"}
 _WORDS = {
-    "approve": "a",
-    "yes": "a",
-    "y": "a",
-    "refuse": "r",
-    "no": "r",
-    "n": "r",
+    "yes": "y",
+    "approve": "y",
+    "no": "n",
+    "refuse": "n",
     "words": "w",
     "edit": "e",
     "view": "v",
     "skip": "s",
+    "undo": "u",
+    "back": "u",
     "quit": "q",
 }
+_Next = Literal["next", "undo", "quit"]
 
 
 class Review:
@@ -47,6 +49,10 @@ class Review:
         self._by = by
         self._edited: dict[str, Any] = {}
         """The details of the current question that the person has changed."""
+        self._has_answered = False
+        """Whether the current question was answered here."""
+        self._given: list[tuple[int, QuestionView]] = []
+        """The questions that were answered here, the last one last, with their numbers."""
         self.posting: Posting | None = None
         """How the last answer was posted."""
         self.posted = 0
@@ -59,14 +65,46 @@ class Review:
         from agentrun.people import desk
         from agentrun_cli.terminal import clean, put
 
-        for number, view in enumerate(desk.questions(self._known, self._listing), 1):
+        questions = enumerate(desk.questions(self._known, self._listing), 1)
+        to_ask: list[tuple[int, QuestionView]] = []
+        """Asked before what comes next, the last one first."""
+        while (one := to_ask.pop() if to_ask else next(questions, None)) is not None:
+            number, view = one
             if desk.is_answered(self._known, view):
                 self.answered += 1
                 put(f"\n{number} of {total}   {clean(view.key)}: already answered, not processed yet")
                 continue
             self._show(view, f"{number} of {total}")
-            if not self._ask(view):
-                return
+            match self._ask(view):
+                case "quit":
+                    return
+                case "undo":
+                    to_ask.append(one)
+                    if self._undo():
+                        to_ask.append(self._given.pop())
+                case "next" if self._has_answered:
+                    self._given.append(one)
+
+    def _undo(self) -> bool:
+        """Take back the last answer of this review; whether that was possible."""
+        from agentrun.errors import UsageError
+        from agentrun.people import desk
+        from agentrun_cli.terminal import clean, put
+
+        if not self._given:
+            put("nothing to undo: this review has given no answer yet")
+            return False
+        _, view = self._given[-1]
+        try:
+            desk.take_back(self._known, desk.Selection(items=[view.key]))
+        except UsageError as error:
+            self._given.clear()
+            put(clean(error.message))
+            return False
+        self.posted -= 1
+        self.answered -= 1
+        put(f"taken back: {clean(view.key)}")
+        return True
 
     def _show(self, view: QuestionView, place: str = "", *, full: bool = False) -> None:
         from agentrun.values.clock import age_seconds
@@ -81,46 +119,50 @@ class Review:
             put(line)
         put("")
 
-    def _ask(self, view: QuestionView) -> bool:
-        """Ask until it is answered or left for later; False to quit."""
+    def _ask(self, view: QuestionView) -> _Next:
+        """Ask until it is answered or left for later."""
         from agentrun_cli.asking.confirming import asks
         from agentrun_cli.terminal import clean, put
 
-        self._edited = {}
+        self._edited, self._has_answered = {}, False
         while True:
             typed = asks(PROMPT)
             if typed is None:
-                return False
-            match _WORDS.get(typed.lower(), typed.lower()):
-                case "a":
+                return "quit"
+            letter = _WORDS.get(typed.lower(), typed.lower())
+            match _LETTERS.get(letter, letter):
+                case "y":
                     self._post(view, True)
                     edited = f", with {clean(', '.join(self._edited))} as edited" if self._edited else ""
                     put(f"approved{edited}")
-                    return True
-                case "r":
+                    return "next"
+                case "n":
                     self._post(view, False)
                     put("refused")
-                    return True
+                    return "next"
                 case "w":
                     if self._in_words(view):
-                        return True
+                        return "next"
                 case "e":
                     self._edit(view)
                 case "v":
                     self._show(view, full=True)
                 case "s":
                     put("left for later")
-                    return True
+                    return "next"
+                case "u":
+                    return "undo"
                 case "q":
-                    return False
+                    return "quit"
                 case _:
-                    put("type one of the letters a, r, w, e, v, s or q, then Enter")
+                    put("type one of the letters y, n, w, e, v, s, u or q, then Enter")
 
     def _post(self, view: QuestionView, yes: bool, text: str = "") -> None:
         from agentrun.people import desk
 
         selection = desk.Selection(items=[view.key])
         self.posting = desk.answer(self._known, selection, yes=yes, text=text, details=self._edited, by=self._by)
+        self._has_answered = True
         self.posted += 1
         self.answered += 1
 
@@ -158,7 +200,7 @@ class Review:
             put(f"{clean(name)}: unchanged")
             return
         self._edited[name] = value
-        put(f"{clean(name)}: edited; now approve or refuse")
+        put(f"{clean(name)}: edited; now type y or n")
 
     def _which(self, names: list[str]) -> str | None:
         from agentrun_cli.asking.confirming import asks

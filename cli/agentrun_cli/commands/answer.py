@@ -27,6 +27,9 @@ def answer(
         str | None,
         typer.Option("--file", metavar="PATH", help="A .csv or .jsonl: key, answer (yes/no), text, details."),
     ] = None,
+    take_back: Annotated[
+        bool, typer.Option("--take-back", help="Take back an answer that no runner has processed yet.")
+    ] = False,
     by: confirming.By = None,
     resume: confirming.Resume = False,
     state_dir: flags.StateDir = None,
@@ -38,6 +41,8 @@ def answer(
     agentrun answer drafts letters/ada.txt --no --text 'too long'
     agentrun answer drafts letters/ada.txt --json '{"draft": "Dear Ada"}'
     agentrun answer drafts --all --yes --resume
+    agentrun answer drafts --file answers.csv
+    agentrun answer drafts letters/ada.txt --take-back
     """
     from agentrun.people import desk
     from agentrun_cli.asking.answers_file import read_answers
@@ -45,7 +50,13 @@ def answer(
     from agentrun_cli.terminal import HERE, clean, counted, say
 
     given = {"yes": yes, "no": no, "text": text is not None, "json": details is not None}
-    _check(given, is_one=item is not None or index is not None, is_all=all_items, file=file)
+    is_one = item is not None or index is not None
+    if take_back:
+        _check_take_back(given, is_alone=is_one and not all_items and file is None)
+        view = desk.take_back(open_known(job, state_dir), select(item, index), warn=warn)
+        say(f"the answer to {clean(view.key)} is taken back; the item waits again")
+        return
+    _check(given, is_one=is_one, is_all=all_items, file=file)
     edited = _details(details)
     known = open_known(job, state_dir)
     if file is not None:
@@ -78,6 +89,15 @@ def _check(given: dict[str, bool], *, is_one: bool, is_all: bool, file: str | No
         raise UsageError("what is the answer? Give --yes, --no, --text TEXT or --json '{…}'")
     if is_all and given["json"]:
         raise UsageError("--json edits the details of one item; for many, give --file PATH")
+
+
+def _check_take_back(given: dict[str, bool], *, is_alone: bool) -> None:
+    from agentrun.errors import UsageError
+
+    if any(given.values()):
+        raise UsageError("--take-back and an answer are both given; take the answer back first, then answer again")
+    if not is_alone:
+        raise UsageError("--take-back is for one item: give its key, or --index N")
 
 
 def _details(text: str | None) -> dict[str, Any]:

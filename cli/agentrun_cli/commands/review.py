@@ -55,7 +55,7 @@ def review(
     put("")
     left = waiting - review.answered
     rest = f", {left:,} still waiting" if left else ""
-    if review.posting is not None:
+    if review.posting is not None and review.posted:
         what, resume = f"{confirming.are(review.posted, 'answer')} posted{rest}", resume and not interrupted
         confirming.end(known, review.posting, what, ref=job, state_dir=state_dir, resume=resume)
     else:

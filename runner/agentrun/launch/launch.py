@@ -31,6 +31,7 @@ from agentrun.outputs.logs import ItemLogs
 from agentrun.outputs.output import Output
 from agentrun.outputs.workspace import Workspace
 from agentrun.runs.feed import feed, feed_again, feed_run
+from agentrun.runs.intake import Taken
 from agentrun.runs.plan import list_items
 from agentrun.runs.recovery import check_plan, run_output
 from agentrun.runs.run import Run
@@ -110,6 +111,12 @@ class Launch:
             return prepared
         self._prepared, self._run, self._source = prepared, prepared.run, prepared.source
         self._output = run_output(self._job, self._store, self._run.checkpoint, options=self._options)
+        posted = [one.name for one in self._run.taken if isinstance(one, Taken) and one.name]
+        if self._store.claim(posted) != set(posted):
+            raise LaterError(
+                f"{self._job.name}: what people posted was taken back while this launch began; run the same command "
+                f"again"
+            )
         return None
 
     # ---- working

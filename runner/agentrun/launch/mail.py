@@ -70,7 +70,11 @@ class Mail:
             newest, steps = await self._checkpointing.ask(partial(look_up, self._run, self._store, posted))
             is_busy = self._slots.busy.__contains__
             decided = take(self._run, posted, newest=newest, steps=steps, is_launch=False, is_busy=is_busy)
-            self._slots.claim(one.row for one in decided if isinstance(one, Taken))
+            taken = {one.name: one.row for one in decided if isinstance(one, Taken)}
+            self._slots.claim(taken.values())
+            ours = await self._checkpointing.ask(partial(self._store.claim, taken))
+            self._slots.unclaim(row for name, row in taken.items() if name not in ours)
+            decided = [one for one in decided if isinstance(one, Dropped) or one.name in ours]
             await self.commit(decided, are_counted=False)
 
     async def commit(self, decided: Sequence[Taken | Dropped], *, are_counted: bool) -> None:

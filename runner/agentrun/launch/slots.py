@@ -186,6 +186,10 @@ class Slots:
         """These rows are neither started nor changed by another message before their units are committed."""
         self.busy.update(rows)
 
+    def unclaim(self, rows: Iterable[int]) -> None:
+        """Nothing is committed for these rows after all."""
+        self.busy.difference_update(rows)
+
     # ---- running them
 
     def start(self, units: Sequence[Unit] = ()) -> int:

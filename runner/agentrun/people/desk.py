@@ -24,6 +24,8 @@ from agentrun.people.messages import (
     answered,
     carry_message,
     edit_message,
+    is_answer_to,
+    person,
     question_of,
     redo_message,
     skip_message,
@@ -50,6 +52,7 @@ __all__ = [
     "questions",
     "redo",
     "skip",
+    "take_back",
     "to_edit",
 ]
 
@@ -59,17 +62,6 @@ Warn = Callable[[str], None]
 
 def _unheard(text: str) -> None:
     """For callers who do not listen to warnings."""
-
-
-def person() -> str:
-    """Who is at the keyboard, as the system knows them."""
-    import getpass
-    import os
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.getuid()}"
 
 
 def open_items(known: KnownJob, *, warn: Warn = _unheard) -> Listing:
@@ -192,6 +184,23 @@ def _answer_of(view: ItemView, reply: ReplyTo, run_id: str, by: str) -> AnswerMe
     with _naming(reply.where):
         details = typed_details(view, reply.details) if reply.is_typed else reply.details
         return answer_message(view, run_id, yes=reply.yes, text=reply.text, details=details, by=by)
+
+
+def take_back(known: KnownJob, selection: Selection, *, warn: Warn = _unheard) -> ItemView:
+    """Take back the answer that was posted to the question of one item; UsageError if a runner has it already."""
+    with open_items(known, warn=warn) as listing:
+        view = select_one(known, listing, selection)
+        was_answered = any(step.kind == "answer" for step in listing.steps(view))
+    posted = [one.name for one in known.store.inbox() if is_answer_to(one, view)]
+    # The first one counts, and the others would after it.
+    if posted and all(known.store.withdraw(name) for name in posted):
+        return view
+    command = f"agentrun redo {known.shown} {words_for(view.key, view.index)}"
+    if posted or (was_answered and view.question is None):
+        raise UsageError(
+            f"{known.name}: a runner has already processed the answer to {view.key}; to start the item over: {command}"
+        )
+    raise UsageError(f"{known.name}: no answer to {view.key} is posted; there is nothing to take back")
 
 
 @contextmanager

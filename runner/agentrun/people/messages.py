@@ -123,6 +123,23 @@ def answered(posted: Iterable[Posted]) -> dict[QuestionId, AnyMessage]:
     return found
 
 
+def is_answer_to(posted: Posted, view: ItemView) -> bool:
+    """Whether it answers the question that the item waits with."""
+    message = posted.message
+    return isinstance(message, AnswerMessage) and (message.key, message.gen, message.question) == question_of(view)
+
+
+def person() -> str:
+    """Who is at the keyboard, as the system knows them."""
+    import getpass
+    import os
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
 def question_of(view: ItemView) -> QuestionId:
     """What `answered` knows the item's question by."""
     return (view.key, view.gen, view.question.n if view.question is not None else 1)

@@ -44,6 +44,7 @@ class MemoryStore(Store):
         self._ended: list[Summary] = []
         self._filed: dict[str, list[bytes]] = {}
         self._inbox: dict[str, bytes] = {}
+        self._claimed: set[str] = set()
         self._posted = 0
         self._kept: dict[str, bytes] = {}
         self.notes: list[HistoryEvent] = []
@@ -165,6 +166,7 @@ class MemoryStore(Store):
         self._checkpoint, self._records, self._ended, self._first_seq = None, [], [], 0
         self._filed.clear()
         self._inbox.clear()
+        self._claimed.clear()
         self._kept.clear()
         self.notes.clear()
 
@@ -186,9 +188,20 @@ class MemoryStore(Store):
     def inbox(self) -> list[Posted]:
         return [Posted(name, decode_message(text)) for name, text in list(self._inbox.items())]
 
+    def claim(self, names: Iterable[str]) -> set[str]:
+        with self._guard:
+            found = {name for name in names if name in self._inbox}
+            self._claimed |= found
+        return found
+
+    def withdraw(self, name: str) -> bool:
+        with self._guard:
+            return name not in self._claimed and self._inbox.pop(name, None) is not None
+
     def drop(self, names: Iterable[str]) -> None:
         for name in names:
             self._inbox.pop(name, None)
+            self._claimed.discard(name)
 
 
 class _MemoryLease(Lease):

@@ -260,6 +260,18 @@ class Store(ABC):
         """What was posted and not dropped, oldest first. Cheap to ask again and again."""
 
     @abstractmethod
+    def claim(self, names: Iterable[str]) -> set[str]:
+        """Those of these messages that are still there; from now on none of them can be withdrawn.
+
+        For the runner, right before the commit that processes them. A crash may undo it, or leave them claimed: they
+        are in the inbox like any other until they are dropped.
+        """
+
+    @abstractmethod
+    def withdraw(self, name: str) -> bool:
+        """Take a message back, durably; False if it is gone, or claimed by a runner. Needs no lock."""
+
+    @abstractmethod
     def drop(self, names: Iterable[str]) -> None:
         """Take these out of the inbox, after the commit that processed them; one that is gone already is fine.
 

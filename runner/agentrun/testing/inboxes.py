@@ -71,6 +71,30 @@ class InboxContract(OnOneStore):
         store.drop([])
         assert store.inbox() == []
 
+    def test_a_message_can_be_withdrawn_until_a_runner_claims_it(self, launches: Launches) -> None:
+        runner, person = launches.next(), launches.look()
+        person.post([skip("a"), skip("b"), skip("c")])
+        a, b, c = (one.name for one in person.inbox())
+        assert person.withdraw(a) is True and person.withdraw(a) is False
+        assert posted(runner) == [skip("b"), skip("c")] == posted(person)
+        assert runner.claim([a, b]) == {b}
+        assert person.withdraw(b) is False and person.withdraw(c) is True
+        assert posted(runner) == [skip("b")], "a claimed message is there until it is dropped"
+        runner.drop([b])
+        assert runner.inbox() == [] == launches.look().inbox()
+        assert not person.withdraw("00000000000000000001-00000000.json") and not runner.claim([a, b, c])
+
+    def test_what_a_launch_claimed_before_it_died_is_claimed_by_the_next_one(self, launches: Launches) -> None:
+        store = launches.next()
+        store.post([skip("a"), skip("b"), skip("c")])
+        a, b, _ = (one.name for one in store.inbox())
+        assert store.claim([b]) == {b}
+        store = launches.next()
+        assert posted(store) == [skip("a"), skip("b"), skip("c")]
+        assert not launches.look().withdraw(b) and store.claim([a, b]) == {a, b}
+        store.drop([a, b])
+        assert posted(launches.look()) == [skip("c")]
+
     def test_what_is_posted_is_as_it_was_when_it_was_posted(self, launches: Launches) -> None:
         store = launches.next()
         message = answer("a", answer=Reply(yes=True, text="", details={"title": "as it was"}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +18,10 @@ from agentrun.agents.messages import Answered, Ask
 from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.checkpoint.message import AnyMessage, decode_message
 from agentrun.checkpoint.record import Record
+from agentrun.errors import LaterError
 from agentrun.events import Warned
 from agentrun.launch.launch import Launch
+from agentrun.store.port import Store
 from unit.launch.bench import FakeExecutor, Hooked, World, answer, counting, failing, names
 from unit.launch.test_steps import do_step, with_steps
 from waiting import PATIENCE_SECONDS
@@ -186,6 +188,66 @@ def test_an_answer_that_comes_while_a_runner_works_is_taken_in_and_its_item_goes
     assert world.go(script, during=person).exit_code == 0
     assert outputs(world)["x"]["text"] == "now"
     assert left(world) == 0
+
+
+def taking_back(names_seen: list[str]) -> Callable[[Hooked], None]:
+    """Somebody takes the first message back, right before the runner claims what it has read."""
+
+    def hook(hooked: Hooked) -> None:
+        assert isinstance(hooked, Store)
+        store, claim = hooked, hooked.claim
+
+        def interfere(names: Iterable[str]) -> set[str]:
+            found = list(names)
+            if found and not names_seen:
+                names_seen.append(found[0])
+                assert store.withdraw(found[0])
+            return claim(found)
+
+        setattr(store, "claim", interfere)  # noqa: B010
+
+    return hook
+
+
+def test_what_is_taken_back_while_a_launch_begins_is_not_processed(world: World) -> None:
+    world.items("x", "y")
+    assert world.go(asking).exit_code == 3
+    post(world, reply(world, "x"), reply(world, "y"))
+    before = world.state()
+    world.hook = taking_back([])
+    try:
+        with pytest.raises(LaterError, match="taken back while this launch began"):
+            world.go(asking)
+    finally:
+        world.hook = lambda store: None
+    after = world.state()
+    assert before is not None and after is not None and after.seq == before.seq and left(world) == 1
+    summary = world.go(asking)
+    assert (summary.exit_code, summary.counts["done"], summary.counts["waiting"]) == (3, 1, 1)
+    assert left(world) == 0
+
+
+def test_what_is_taken_back_while_a_runner_works_is_not_processed(world: World) -> None:
+    world.items("x", "y")
+    released, withdrawn = asyncio.Event(), list[str]()
+
+    async def script(attempt: Attempt, channel: Channel) -> Outcome:
+        if attempt.item.key == "x":
+            return await asking(attempt, channel)
+        await asyncio.wait_for(released.wait(), PATIENCE_SECONDS)
+        return await answer(attempt, channel)
+
+    async def person(launch: Launch) -> None:
+        while not launch.progress.waiting:
+            await asyncio.sleep(0.01)
+        post(world, reply(world, "x"))
+        while not withdrawn:
+            await asyncio.sleep(0.01)
+        released.set()
+
+    world.hook = taking_back(withdrawn)
+    summary = world.go(script, during=person)
+    assert (summary.exit_code, summary.counts["waiting"], left(world)) == (3, 1, 0)
 
 
 def test_a_question_waits_with_the_steps_before_it(world: World) -> None:

@@ -124,6 +124,33 @@ def test_the_first_answer_wins_and_a_second_one_is_refused(made: Made) -> None:
     assert [message.key for message in posted(made)] == ["a", "b"]
 
 
+def test_an_answer_can_be_taken_back_and_given_anew(made: Made) -> None:
+    made.commit(made.waiting("a"), made.waiting("b"))
+    desk.answer(made.known, named("a"), yes=True)
+    desk.answer(made.known, named("b"), yes=True)
+    assert desk.take_back(made.known, named("a")).key == "a"
+    assert [message.key for message in posted(made)] == ["b"]
+    desk.answer(made.known, named("a"), yes=False)
+    assert [message.key for message in posted(made)] == ["b", "a"]
+
+
+def test_an_answer_that_a_runner_has_is_not_taken_back(made: Made) -> None:
+    made.commit(made.waiting("a"), made.waiting("b"), made.record("c"))
+    desk.answer(made.known, named("a"), yes=True)
+    made.store.claim([one.name for one in made.store.inbox()])
+    for _ in range(2):
+        with pytest.raises(
+            UsageError, match="already processed the answer to a; to start the item over: agentrun redo made a"
+        ):
+            desk.take_back(made.known, named("a"))
+        assert [message.key for message in posted(made)] == ["a"]
+    made.store.drop([one.name for one in made.store.inbox()])
+    made.commit(made.record("a", "answer", question=1, answer=Answer(yes=True, by="ada")))
+    for key, words in (("a", "already processed"), ("b", "nothing to take back"), ("c", "nothing to take back")):
+        with pytest.raises(UsageError, match=words):
+            desk.take_back(made.known, named(key))
+
+
 def test_several_items_are_answered_each_in_its_own_way(made: Made) -> None:
     made.commit(made.waiting("a"), made.waiting("b", draft="x"), made.record("c"))
     posting = desk.answer_each(

@@ -1,7 +1,8 @@
 """The inbox of a job's folder: one file a message, posted without the lock, processed by the runner.
 
 A kill while one is posted leaves a stray temporary file, or the whole message. Files are never changed once they have
-their name.
+their name. Before a runner processes a message it renames it, and whoever takes one back unlinks it under the name it
+was posted with: of the two only one succeeds.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Sequence
+from io import BufferedReader
 from pathlib import Path
 
 from agentrun.checkpoint.message import LIMIT_BYTES, AnyMessage, MessageError, decode_message, encode_message
@@ -30,6 +32,7 @@ from agentrun.system.disk import (
 
 FOLDER = "inbox"
 REJECTED = ".rejected"
+CLAIMED = ".claimed.json"
 STRAY_SECONDS = 3600.0
 # Also files that people or scripts put there under other names; but none that could not be written into a log.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.json")
@@ -39,6 +42,14 @@ def message_names(count: int) -> list[str]:
     """New names, in the order of time and of posting."""
     now = time.time_ns()
     return [f"{now + n:020d}-{secrets.token_hex(4)}.json" for n in range(count)]
+
+
+def _claimed(name: str) -> str:
+    return name.removesuffix(".json") + CLAIMED
+
+
+def _posted_as(name: str) -> str:
+    return name.removesuffix(CLAIMED) + ".json" if name.endswith(CLAIMED) else name
 
 
 class Inbox:
@@ -87,7 +98,7 @@ class Inbox:
     def messages(self) -> list[Posted]:
         """What is there now, oldest first. What was read before is not read again: files never change."""
         try:
-            names = sorted(name for name in os.listdir(self._path) if _NAME.fullmatch(name))
+            names = sorted({_posted_as(name) for name in os.listdir(self._path) if _NAME.fullmatch(name)})
         except FileNotFoundError:
             names = []
         except OSError as error:
@@ -99,7 +110,7 @@ class Inbox:
     def _read(self, name: str) -> Posted | None:
         """None if it has gone meanwhile."""
         try:
-            with open_to_read(self._path / name) as file:
+            with self._open(name) as file:
                 text = file.read(LIMIT_BYTES + 1)
             if len(text) > LIMIT_BYTES:
                 return Posted(name, None, f"it has more than {LIMIT_BYTES:,} bytes")
@@ -113,6 +124,45 @@ class Inbox:
         except MessageError as error:
             return Posted(name, None, str(error))
 
+    def _open(self, name: str) -> BufferedReader:
+        try:
+            return open_to_read(self._path / name)
+        except FileNotFoundError:
+            return open_to_read(self._path / _claimed(name))
+
+    def claim(self, names: Iterable[str]) -> set[str]:
+        """Those of these that nobody has taken back; from now on nobody can."""
+        found: set[str] = set()
+        for name in filter(_NAME.fullmatch, names):
+            path, claimed = self._path / name, self._path / _claimed(name)
+            try:
+                # No fsync: what a power cut undoes was not processed, or the records show that it was.
+                self._disk.replace(str(path), str(claimed))
+                found.add(name)
+            except FileNotFoundError:
+                # By a launch that died before it could drop the message.
+                if claimed.exists():
+                    found.add(name)
+            except OSError as error:
+                raise disk_error(path, error) from error
+        return found
+
+    def withdraw(self, name: str) -> bool:
+        if not _NAME.fullmatch(name):
+            return False
+        try:
+            self._disk.unlink(str(self._path / name))
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise disk_error(self._path / name, error) from error
+        self._known.pop(name, None)
+        try:
+            sync_folder(self._disk, self._path)
+        except OSError as error:
+            raise disk_error(self._path, error) from error
+        return True
+
     def drop(self, names: Iterable[str]) -> None:
         """Unlink these; one that could not be read as a message is kept under another name, and not read again."""
         for name in names:
@@ -122,6 +172,7 @@ class Inbox:
             if posted is None:
                 continue
             path = str(self._path / name)
+            claimed = str(self._path / _claimed(name))
             # No fsync after either: one that a power cut brings back is taken in again, which does no harm.
             if posted.message is None:
                 try:
@@ -129,7 +180,7 @@ class Inbox:
                 except OSError:
                     pass  # left for the next launch
             else:
-                discard(self._disk, path)
+                discard(self._disk, claimed if os.path.lexists(claimed) else path)
 
     def prune(self) -> None:
         """Unlink what posts that died have left; a young one may belong to a post that is under way."""

@@ -62,15 +62,13 @@ class FolderStore(Store):
         self._disk = disk or Disk()
         self._redo_limit_bytes = redo_limit_bytes
         self._inbox = Inbox(folder, self._disk)
-        self._runs = Runs(folder, self._disk)
-        self._state = StateFile(folder, self._disk)
+        self._runs, self._state = Runs(folder, self._disk), StateFile(folder, self._disk)
         self._history = History(folder, self._disk)
         self._sides = SideFiles(folder, self._disk)
         self._seq: int | None = None
         self._outputs: list[bytes] = []
         self._outputs_bytes = 0
-        self._journal = Journal("", 0)
-        self._journal_file = JournalFile(self._disk)
+        self._journal, self._journal_file = Journal("", 0), JournalFile(self._disk)
         self._lock: Held | None = None
         self._home: Held | None = None
         """The folder itself."""
@@ -134,8 +132,7 @@ class FolderStore(Store):
         self._outputs = [bytes(line) for line in checkpoint.outputs]
         self._outputs_bytes = sum(len(line) + 1 for line in self._outputs)
         self._journal = checkpoint.journal
-        summary = self._runs.summary(checkpoint.run_id)
-        if summary is not None:
+        if (summary := self._runs.summary(checkpoint.run_id)) is not None:
             check_alone(self._state.path, checkpoint)
             return Loaded(checkpoint=checkpoint, finished=summary)
         check_tail(self._state.path, checkpoint)
@@ -378,6 +375,12 @@ class FolderStore(Store):
     def inbox(self) -> list[Posted]:
         self._check_place()
         return self._inbox.messages()
+
+    def claim(self, names: Iterable[str]) -> set[str]:
+        return self._inbox.claim(names)
+
+    def withdraw(self, name: str) -> bool:
+        return self._inbox.withdraw(name)
 
     def drop(self, names: Iterable[str]) -> None:
         self._inbox.drop(names)
