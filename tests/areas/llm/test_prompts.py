@@ -361,6 +361,8 @@ def test_every_response_is_reported_with_its_numbers(bench: Bench) -> None:
         bench.output(line("x"), base_url=llm.url)
     (message,) = bench.messages
     assert message == {
+        "id": message["id"],
+        "no": 1,
         "type": "usage",
         "model": "gpt-5-mini",
         "provider": "openai",
