@@ -174,7 +174,7 @@ def _news(view: JobView, since: Changes | None) -> Iterator[tuple[str, str]]:
         else:
             yield "posted", f"{words} {verb} for the next start"
     if count := view.posted.get("unreadable"):
-        yield "inbox", f"{counted(count, 'file')} that cannot be read as a message"
+        yield "posted", f"{counted(count, 'file')} that cannot be read as a message"
     if since is not None:
         from agentrun_cli.drawing.closing import since_words
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
 
@@ -133,7 +133,8 @@ class PlainView:
             self._thread.join()
         if self._says_end and self.progress is not None:
             took = format_duration(time.monotonic() - self.progress.began)
-            self.say(Said(f"{self.job}: {', '.join(count_words(self.scene(), done=' done'))} in {took}"))
+            ended = replace(self.scene(), per_second=None)
+            self.say(Said(f"{self.job}: {', '.join(count_words(ended, done=' done'))} in {took}"))
 
     def say(self, said: Said) -> None:
         console.say(said.line(self.stream), self.stream)

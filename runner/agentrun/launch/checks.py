@@ -6,7 +6,7 @@ from agentrun.checkpoint.summary import first_checkpoint, last_finished
 from agentrun.errors import CheckpointError, ItemsError
 from agentrun.job.job import Job
 from agentrun.job.options import Options
-from agentrun.outputs.place import check_place
+from agentrun.outputs.place import check_output_folder
 from agentrun.outputs.workspace import Workspace
 from agentrun.runs.recovery import check_same_job, check_same_task, open_items
 from agentrun.store.port import Reader, Store
@@ -34,7 +34,7 @@ def _check(job: Job, store: Store, reader: Reader, options: Options) -> None:
         check_same_task(job, finished)
     checkpoint = found or first_checkpoint(job, number=1)
     output = job.output_path(run_id=checkpoint.run_id, date=checkpoint.context.date)
-    check_place(output.parent, output)
+    check_output_folder(output.parent, output)
     spool = Workspace(store).spool(checkpoint.context.spool) if checkpoint.context.spool else None
     source = open_items(job, checkpoint, ended=reader.summaries, folder=store.folder, spool=spool)
     if source is not None and next(iter(source), None) is None:

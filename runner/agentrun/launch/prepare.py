@@ -18,7 +18,7 @@ from agentrun.job.job import STANDARD_INPUT, Job
 from agentrun.job.options import Options
 from agentrun.outputs.claim import Claim
 from agentrun.outputs.output import Output, open_output
-from agentrun.outputs.place import make_place
+from agentrun.outputs.place import make_output_folder
 from agentrun.outputs.results import done_results
 from agentrun.outputs.workspace import Workspace
 from agentrun.runs.intake import Kept
@@ -119,7 +119,7 @@ class Preparation:
         output = open_output(self.job, self.store, run_id=finished.run_id, date=finished.date)
         if output.is_missing():
             output.check(ended=(), is_own=True)
-            make_place(output.path.parent, output.path, base=self.job.base, disk=self.disk)
+            make_output_folder(output.path.parent, output.path, base=self.job.base, disk=self.disk)
             self.claim.take(output.path, finished.run_id, is_folder=output.form == "folder")
             output.restore(lambda: done_results(run.ledger, reader), self.disk, self.claim.check)
             self.claim.release()
@@ -129,7 +129,7 @@ class Preparation:
         """Whether the results can be written, and may be; from here on the output is this run's."""
         output = self._output(checkpoint)
         check_run_output(output, checkpoint, ended=self.store.summaries(), options=self.options)
-        make_place(output.path.parent, output.path, base=self.job.base, disk=self.disk)
+        make_output_folder(output.path.parent, output.path, base=self.job.base, disk=self.disk)
         self.claim.take(output.path, checkpoint.run_id, is_folder=output.form == "folder")
 
     def _output(self, checkpoint: Checkpoint) -> Output:

@@ -15,7 +15,7 @@ _NOT_THERE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIS
 _MODE = 0o755
 
 
-def check_place(folder: Path, output: Path) -> None:
+def check_output_folder(folder: Path, output: Path) -> None:
     """JobError unless `folder` can be written, or can be made where it is missing. Changes nothing."""
     above = folder
     while not os.path.lexists(above):
@@ -29,7 +29,7 @@ def check_place(folder: Path, output: Path) -> None:
     raise JobError(f"{output}: the folder {folder} cannot be made, because {above} cannot be written; {_INSTEAD}")
 
 
-def make_place(folder: Path, output: Path, *, base: Path, disk: Disk) -> None:
+def make_output_folder(folder: Path, output: Path, *, base: Path, disk: Disk) -> None:
     """Make `folder` durably, with those above it, where they are missing. `base` is the job's folder."""
     try:
         _make(folder, disk)

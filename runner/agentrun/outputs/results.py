@@ -17,7 +17,7 @@ from agentrun.checkpoint.record import Record
 from agentrun.checkpoint.summary import Summary, WrittenOutput
 from agentrun.errors import JobError
 from agentrun.outputs.files import files_folder
-from agentrun.outputs.place import check_place
+from agentrun.outputs.place import check_output_folder
 from agentrun.store.port import Reader, Store
 from agentrun.system.disk import PIECE_BYTES, Disk, disk_error, replace_file
 from agentrun.system.trust import check_folder
@@ -103,7 +103,7 @@ def check_output(path: Path, *, ended: Sequence[Summary], overwrite: bool, is_fi
     """
     if path.is_dir():
         raise JobError(f"{path}: is a folder; name a file with -o")
-    check_place(path.parent, path)
+    check_output_folder(path.parent, path)
     if path.exists() and not overwrite and not _is_ours(path, ended):
         raise JobError(
             f"{path}: already exists, and no run of this job wrote it; "
@@ -116,7 +116,7 @@ def check_folder_place(path: Path, *, is_foreign: bool) -> None:
     """The same of a folder in which each item has a file; whose those are is the folder's to say."""
     if os.path.lexists(path) and not path.is_dir():
         raise JobError(f"{path}: is not a folder, but each item's file goes there; move it away, or use -o")
-    check_place(path, path)
+    check_output_folder(path, path)
     _check_files(files_folder(path), is_foreign=is_foreign)
 
 

@@ -207,10 +207,17 @@ def test_overwrite_is_kept_with_the_run(world: World) -> None:
     assert world.go().exit_code == 0
 
 
-def test_an_output_folder_that_is_not_there_is_told_before_anything_runs(world: World) -> None:
+def test_an_output_folder_that_is_not_there_is_made(world: World) -> None:
     world.items("a")
-    world.job = replace(world.job, output="nowhere/out.jsonl")
-    with pytest.raises(JobError, match="mkdir -p"):
+    world.job = replace(world.job, output="not/there/out.jsonl")
+    assert world.go().exit_code == 0
+    assert (world.base / "not" / "there" / "out.jsonl").is_file()
+
+
+def test_an_output_folder_that_cannot_be_made_is_told_before_anything_runs(world: World) -> None:
+    world.items("a")
+    world.job = replace(world.job, output="items.jsonl/out.jsonl")
+    with pytest.raises(JobError, match="is not a folder"):
         world.go()
     assert world.ran == [] and world.state() is None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentrun.errors import DiskError, JobError
-from agentrun.outputs.place import check_place, make_place
+from agentrun.outputs.place import check_output_folder, make_output_folder
 from agentrun.system.disk import Disk
 
 
@@ -27,8 +27,8 @@ class SeenDisk(Disk):
 
 
 def make(folder: Path, base: Path, disk: Disk | None = None) -> None:
-    check_place(folder, folder / "out.jsonl")
-    make_place(folder, folder / "out.jsonl", base=base, disk=disk or Disk())
+    check_output_folder(folder, folder / "out.jsonl")
+    make_output_folder(folder, folder / "out.jsonl", base=base, disk=disk or Disk())
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the names of open folders are read from /proc")
@@ -51,7 +51,7 @@ def test_each_folder_that_is_made_is_synced_into_the_one_above_it(tmp_path: Path
 
 
 def test_checking_makes_nothing(tmp_path: Path) -> None:
-    check_place(tmp_path / "a" / "b", tmp_path / "a" / "b" / "out.jsonl")
+    check_output_folder(tmp_path / "a" / "b", tmp_path / "a" / "b" / "out.jsonl")
     assert list(tmp_path.iterdir()) == []
 
 
