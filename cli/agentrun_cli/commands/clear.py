@@ -1,4 +1,4 @@
-"""agentrun clear: remove a job's state."""
+"""agentrun clear: remove a job's state, or that of all finished jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from agentrun_cli import flags
 
 
 def clear(
-    job: flags.KnownJob,
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="A job's name, or its job file.")] = None,
+    finished: Annotated[bool, typer.Option("--finished", help="All finished jobs here.")] = False,
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", metavar="TIME", help="Finished jobs that ended that long ago, such as 30d."),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     state_dir: flags.StateDir = None,
 ) -> None:
@@ -18,9 +23,60 @@ def clear(
 
     \b
     agentrun clear triage
-    agentrun clear triage --yes
+    agentrun clear --finished --older-than 30d
     """
-    from agentrun.outputs.claim import drop_claims
+    from agentrun.errors import UsageError
+
+    if (job is not None) == (finished or older_than is not None):
+        raise UsageError("which jobs? Give the name of one; or --finished, --older-than 30d, or both")
+    if job is not None:
+        _clear_one(job, state_dir, yes=yes)
+    else:
+        _clear_finished(older_than, state_dir, yes=yes)
+
+
+def _clear_finished(older_than: str | None, state_dir: str | None, *, yes: bool) -> None:
+    from agentrun.errors import BusyError
+    from agentrun.people.clearing import clear_finished, clearable_jobs
+    from agentrun.views.finding import catalogue_near
+    from agentrun_cli.asking.confirming import confirm
+    from agentrun_cli.drawing.table import clearing_lines
+    from agentrun_cli.terminal import HERE, clean, counted, say
+
+    catalogue = catalogue_near(HERE, state_dir)
+    found = clearable_jobs(catalogue, older_than_seconds=_seconds(older_than))
+    for line in clearing_lines(found):
+        say(line)
+    if not found.finished:
+        say(f"no finished jobs{f' older than {older_than}' if older_than else ''} here; nothing to remove")
+        return
+    confirm("clear", "remove them?", yes=yes, otherwise="nothing removed")
+    removed, is_busy = 0, False
+    for view in found.finished:
+        try:
+            why = clear_finished(catalogue.store(view.job), view.job)
+        except BusyError:
+            why, is_busy = "a runner is at work", True
+        removed += not why
+        if why:
+            say(f"{clean(view.job)}: not removed: {why}")
+    say(f"removed {counted(removed, 'job')}")
+    if is_busy:
+        raise typer.Exit(75)
+
+
+def _seconds(older_than: str | None) -> float:
+    from agentrun.errors import UsageError
+    from agentrun.values.units import parse_duration
+
+    try:
+        return parse_duration(older_than) if older_than is not None else 0.0
+    except ValueError:
+        raise UsageError(f'--older-than is {older_than}; write a duration such as "30d" or "12h"') from None
+
+
+def _clear_one(job: str, state_dir: str | None, *, yes: bool) -> None:
+    from agentrun.people.clearing import clear_job
     from agentrun.views.finding import locate
     from agentrun.views.jobs import view_job
     from agentrun_cli.asking.confirming import confirm
@@ -45,8 +101,7 @@ def clear(
             what = f"an unfinished run with {counted(done, 'result')} that {'is' if done == 1 else 'are'} nowhere else"
         say(f"{name}: this removes {where}: {what}")
         confirm(name, "remove it?", yes=yes, otherwise="nothing removed")
-        drop_claims(store)
-        store.clear()
+        clear_job(store)
         say(f"removed {where}")
     finally:
         lease.release()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from agentrun_cli.terminal import Colour, ago, clean, coloured, is_terminal
 
 if TYPE_CHECKING:
+    from agentrun.people.clearing import Clearable
     from agentrun.views.item import ItemView
     from agentrun.views.jobs import JobView
 
@@ -63,6 +64,20 @@ def _place(view: JobView) -> str:
     home = os.path.expanduser("~")
     place = str(root.parent if root.name == ".agentrun" else root)
     return clean("~" + place[len(home) :] if place == home or place.startswith(home.rstrip("/") + "/") else place)
+
+
+def clearing_lines(found: Clearable) -> Iterator[str]:
+    """The finished jobs that would be removed, and those that are left, with the reason."""
+    from agentrun_cli.terminal import counted
+
+    if found.finished:
+        width = max(len(clean(view.job, limit=40)) for view in found.finished)
+        yield f"this removes the state and history of {counted(len(found.finished), 'job')}; written results stay:"
+        for view in found.finished:
+            job, items = clean(view.job, limit=40), counted(view.total, "item")
+            yield f"  {job:<{width}}  {items}, finished {ago(view.age_seconds)}"
+    for view, why in found.spared:
+        yield f"  left: {clean(view.job, limit=40)} ({why}; remove it by its name)"
 
 
 def item_table(items: Iterable[ItemView], *, total: int, columns: Collection[str]) -> Iterator[str]:

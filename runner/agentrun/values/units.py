@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 _DURATION = re.compile(
-    r"(?:(?P<h>\d+(?:\.\d+)?)\s*h)?\s*(?:(?P<m>\d+(?:\.\d+)?)\s*m(?:in)?)?\s*"
+    r"(?:(?P<d>\d+(?:\.\d+)?)\s*d)?\s*(?:(?P<h>\d+(?:\.\d+)?)\s*h)?\s*(?:(?P<m>\d+(?:\.\d+)?)\s*m(?:in)?)?\s*"
     r"(?:(?P<s>\d+(?:\.\d+)?)\s*s)?\s*(?:(?P<ms>\d+(?:\.\d+)?)\s*ms)?",
     re.ASCII,
 )
-_UNIT_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_UNIT_SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _RATE = re.compile(r"(\d+)\s*/\s*(?:(s|sec|second)|(m|min|minute)|(h|hour))", re.ASCII)
 _LONGEST_SECONDS = 10 * 365 * 86400.0
 
 
 def parse_duration(value: Any) -> float:
-    """Seconds, from text such as "1h30m" or "500ms", or from a number of seconds."""
+    """Seconds, from text such as "30d", "1h30m" or "500ms", or from a number of seconds."""
     seconds = _duration_seconds(value)
     if seconds is None or not math.isfinite(seconds) or seconds < 0:
         raise ValueError(f'is {quoted(value)}; write a duration such as "90s", "2m" or "1h30m"')

@@ -1,0 +1,67 @@
+"""Removing the state of jobs: of one, or of all finished ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from agentrun.errors import AgentrunError, TrustError
+from agentrun.outputs.claim import drop_claims
+from agentrun.store.port import Catalogue, Store
+from agentrun.views.jobs import JobView, view_job
+
+
+@dataclass(frozen=True, slots=True)
+class Clearable:
+    """The finished jobs of a place, and those beside them that take a word of their own, each with the reason."""
+
+    finished: tuple[JobView, ...]
+    spared: tuple[tuple[JobView, str], ...]
+
+
+def clearable_jobs(catalogue: Catalogue, *, older_than_seconds: float = 0.0) -> Clearable:
+    """The jobs whose last run is finished, and ended at least that long ago."""
+    finished, spared = [], []
+    for name in catalogue.names():
+        store = catalogue.store(name)
+        try:
+            # By the name of its place: that is what is removed, whatever the records call it.
+            view = replace(view_job(store, name), job=name)
+        except TrustError as error:
+            view = JobView(name, "damaged", store.folder, problem=error.message)
+        why = _why_spared(store, view)
+        if view.status == "new" or (view.status != "damaged" and view.age_seconds < older_than_seconds):
+            continue
+        if why:
+            spared.append((view, why))
+        else:
+            finished.append(view)
+    return Clearable(tuple(finished), tuple(spared))
+
+
+def _why_spared(store: Store, view: JobView) -> str:
+    if view.status == "damaged":
+        return "its state cannot be read"
+    if view.status != "finished":
+        return "unfinished"
+    try:
+        return "something is posted for its next start" if store.inbox() else ""
+    except AgentrunError:
+        return "its inbox cannot be read"
+
+
+def clear_job(store: Store) -> None:
+    """Remove everything of a job whose lock is held, but the results that it wrote."""
+    drop_claims(store)
+    store.clear()
+
+
+def clear_finished(store: Store, name: str) -> str:
+    """Remove a job if it is still finished; otherwise why it is left. BusyError if a runner is at work."""
+    lease = store.lock(wait_seconds=0.0)
+    try:
+        if why := _why_spared(store, view_job(store, name)):
+            return why
+        clear_job(store)
+        return ""
+    finally:
+        lease.release()
