@@ -93,7 +93,7 @@ def closing_lines(summary: Summary, job: str, name: str, seconds: float) -> Iter
     # Without --failed it would run nothing: every item that is not done has failed, and is left.
     failed = " --failed" if code == 1 and summary.left == counts["failed"] else ""
     flags = f" {summary.flags}" if summary.flags else ""
-    label = "the rest:  " if summary.stopped_by == "only" else "to resume:"
+    label = "the rest: " if summary.stopped_by == "only" else "to resume:"
     yield f"  {label}    agentrun resume {name}{failed}{flags}"
     if code == 1:
         yield f"  without them: agentrun skip {name} --failed"

@@ -154,9 +154,8 @@ class Ledger:
             (self.contents, 0), (self.stamps, 0), (self.refs, NO_REF), (self.agents, 0), (self.positions, NOT_LISTED),
         ):  # fmt: skip
             column.extend(array(column.typecode, [fill]) * ROOM)
-        self.states.extend(bytes(ROOM))
-        self.origins.extend(bytes(ROOM))
-        self._empty.extend(bytes(ROOM))
+        for flags in (self.states, self.origins, self._empty):
+            flags.extend(bytes(ROOM))
 
     def _grow(self) -> None:
         """Room for twice as many, and all digests in it."""
@@ -178,8 +177,7 @@ class Ledger:
         self.records += 1
         digest, kind = key_digest(record.key), record.kind
         row = self.find(digest)
-        is_new = row < 0
-        if is_new:
+        if is_new := row < 0:
             row = self.add(digest)
         if record.gen != self.generations.get(row, 0):
             self._enter(row, record.gen)
@@ -242,12 +240,9 @@ class Ledger:
             elif row in self.edited:
                 self.edited.discard(row)
         if state in _FINISHED:
-            if self.steps:
-                self.steps.pop(row, None)
-            if self.questions:
-                self.questions.pop(row, None)
-            if self.usages:
-                self.usages.pop(row, None)
+            for facts in (self.steps, self.questions, self.usages):
+                if facts:
+                    facts.pop(row, None)
             return
         if record.usage is not None:
             self.usages[row] = record.usage
@@ -261,11 +256,9 @@ class Ledger:
     def agent_number(self, name: str) -> int:
         if name == self._last_agent[0]:
             return self._last_agent[1]
-        try:
-            number = self.agent_names.index(name)
-        except ValueError:
+        if name not in self.agent_names:
             self.agent_names.append(name)
-            number = len(self.agent_names) - 1
+        number = self.agent_names.index(name)
         self._last_agent = (name, number)
         return number
 
@@ -331,9 +324,8 @@ class Ledger:
             self._note(row, new, record)
         if new == DONE:
             self.versions[name] = self.versions.get(name, 0) + 1
-            if is_empty(record.output) and not record.files:
-                self._empty[row] = 1
-                self.empty += 1
+            self._empty[row] = empty = not record.files and is_empty(record.output) is not None
+            self.empty += empty
         self._count(row, old, new)
 
     def resume(self, row: int) -> None:
@@ -344,8 +336,7 @@ class Ledger:
 
     def redo(self, row: int) -> None:
         """One of the current items starts over."""
-        old = self.states[row]
-        if old == DONE:
+        if (old := self.states[row]) == DONE:
             self._uncount_done(row)
         self.begin_anew(row)
         self._count(row, old, PENDING)
