@@ -366,7 +366,8 @@ def _output(values: Values, texts: Mapping[str, str], *, name: str, base: Path, 
         raise value.wants(remedy)
     if items.kind in ("jsonl", "csv", "lines") and _same(base, items.pattern, output.text):
         raise value.wants("the items are read from that file; write the results to another")
-    if items.kind == "files" and output.form == "folder" and output.takes_in(base, items.pattern):
+    takes_in = any(output.takes_in(base, pattern) for pattern in items.patterns)
+    if items.kind == "files" and output.form == "folder" and takes_in:
         raise value.wants(
             f"the items are read from that folder ({items.pattern}), so results would become items; "
             f"write them to a folder of their own"

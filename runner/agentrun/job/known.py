@@ -96,7 +96,8 @@ def _items_of(kept: KeptJob | None) -> str:
     """What tells jobs with similar names apart: their items, for those without a file."""
     items = kept.layer.get("items") if kept is not None and kept.file is None else None
     pattern = next((items[kind] for kind in KINDS if kind in items), None) if isinstance(items, Mapping) else None
-    return f" ({pattern})" if isinstance(pattern, str) else ""
+    patterns = [pattern] if isinstance(pattern, str) else pattern or []
+    return f" ({', '.join(patterns)})" if patterns else ""
 
 
 def _agent_of(kept: KeptJob | None) -> str | None:

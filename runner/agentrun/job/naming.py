@@ -42,7 +42,8 @@ def digest_ask(job: Job, *, place: str = ".") -> str:
         "temperature": job.temperature,
         "max_output_tokens": job.max_output_tokens,
         "params": dict(job.params) or None,
-        "items": [job.items.kind, _same_path(job.items.pattern, base)],
+        "items": [job.items.kind, *(_same_path(pattern, base) for pattern in job.items.patterns)],
+        "exclude": sorted(job.items.exclude) or None,
         "key": job.items.key,
     }
     # Only what is given: a value that a later version adds changes no name as long as it is left out.
@@ -67,6 +68,8 @@ def former_name(job: Job) -> str:
 
 def same_value(name: str, value: Any, base: Path) -> Any:
     """A value of `Job.identity`, the same however it was written: with ./ in front, or as an absolute path."""
+    if name == "items" and isinstance(value, list):
+        return [same_value(name, one, base) for one in value]
     if name == "items" and isinstance(value, str):
         kind, colon, pattern = value.partition(":")
         return f"{kind}:{_same_path(pattern, base)}" if colon else value
