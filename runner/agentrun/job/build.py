@@ -366,8 +366,8 @@ def _output(values: Values, texts: Mapping[str, str], *, name: str, base: Path, 
         raise value.wants(remedy)
     if items.kind in ("jsonl", "csv", "lines") and _same(base, items.pattern, output.text):
         raise value.wants("the items are read from that file; write the results to another")
-    takes_in = any(output.takes_in(base, pattern) for pattern in items.patterns)
-    if items.kind == "files" and output.form == "folder" and takes_in:
+    is_folder_of_files = items.kind == "files" and output.form == "folder"
+    if is_folder_of_files and any(output.takes_in(base, pattern) for pattern in items.patterns):
         raise value.wants(
             f"the items are read from that folder ({items.pattern}), so results would become items; "
             f"write them to a folder of their own"
