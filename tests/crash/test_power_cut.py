@@ -6,6 +6,7 @@ not written; `test_blocks` is about what it had written and not flushed.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import mmap
 import os
@@ -81,11 +82,31 @@ class Device:
         make(self._system, base / "image")
         self._fd, self._loop = attach(base / "image")
 
+        self._probe = self.mount_point / "probe"
+
     def mount(self, options: str = "") -> None:
         mount(self._loop, self.mount_point, self._system.name, options)
+        self._probe.touch()
 
-    def mount_somehow(self, chance: random.Random) -> None:
-        self.mount(chance.choice(self._system.options))
+    def mount_again(self, chance: random.Random) -> None:
+        """As after a reboot: not before the file system that was shut down is gone.
+
+        A process that was given a copy of all mounts (`unshare -m`) keeps it for a while, and until then each mount of
+        the device is that same file system, in which no file can be opened.
+        """
+        options = chance.choice(self._system.options)
+        eventually(lambda: self._is_mounted_anew(options), "mounted anew")
+
+    def _is_mounted_anew(self, options: str) -> bool:
+        mount(self._loop, self.mount_point, self._system.name, options)
+        try:
+            os.close(os.open(self._probe, os.O_RDONLY))
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            self.unmount()
+            return False
+        return True
 
     def cut(self) -> None:
         fd = os.open(self.mount_point, os.O_RDONLY)
@@ -215,7 +236,7 @@ def cut_again_and_again(seed: str, cuts: int, kind: str, minutes: float = 0) -> 
                 disk.cut()
                 end(pid)
                 disk.unmount()
-                disk.mount_somehow(rng)
+                disk.mount_again(rng)
                 shared.failed = False
                 done += 1
                 check(work, promised, finished=finished)
