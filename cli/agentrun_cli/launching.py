@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from agentrun_cli import loop
 from agentrun_cli import terminal as console
-from agentrun_cli.flags import Asked, Given, how_to_name
+from agentrun_cli.asked import Asked
+from agentrun_cli.flags import Given
+from agentrun_cli.hints import how_to_name
 
 if TYPE_CHECKING:
     from agentrun.agents.agent import Agent

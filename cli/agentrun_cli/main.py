@@ -15,7 +15,7 @@ import typer
 from agentrun.errors import AgentrunError, ScriptError, TrustError
 from agentrun_cli import terminal as console
 from agentrun_cli.commands import COMMANDS, INSIDE
-from agentrun_cli.flags import shorten_hints
+from agentrun_cli.hints import shorten_hints
 from agentrun_cli.inside import command as inside
 from agentrun_cli.loop import leave
 from agentrun_cli.parsing import Command, Group
@@ -32,11 +32,11 @@ EXITS = """Exit codes, where several apply the first of 74, 65, signals, 75, 4, 
     2  the command line or the job is wrong; nothing was run
     3  waiting for a person; nothing else is left to do
     4  stopped by a limit (budget, failures in a row, --limit), or by something
-       a person must fix
+       a person must fix: a key, an account without credit
    65  the checkpoint is damaged, edited, or from a newer version
    74  the disk failed or is full
-   75  try again later: another runner has the job, the provider's quota is
-       spent, the source is being changed
+   75  try again later: another runner has the job, the provider says when its
+       quota is renewed, the source is being changed
   129, 130, 143  stopped by a signal; checkpointed, can be resumed
 """
 

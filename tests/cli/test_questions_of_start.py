@@ -64,12 +64,8 @@ def test_nothing_is_asked_where_something_else_is_to_run(agentrun: Run, job: Pat
     assert code == 0 and "--rerun old-agent" in said and "[y/N]" not in said and ran(job) == 4
 
 
-def test_fresh_names_an_unfinished_run_and_needs_yes_where_nobody_can_answer(agentrun: Run, job: Path) -> None:
+def test_fresh_names_an_unfinished_run_and_asks_only_where_somebody_can_answer(agentrun: Run, job: Path) -> None:
     assert agentrun("start", "work", "--limit", "2").returncode == 4
-    refused = agentrun("start", "work", "--fresh")
-    assert refused.returncode == 2 and ran(job) == 2
-    assert "work: --fresh gives up the unfinished run of " in refused.stderr
-    assert "with 2 finished items\n" in refused.stderr and "add --yes" in refused.stderr
     planned = json.loads(agentrun("start", "work", "--fresh", "--plan", "--json").stdout)
     assert planned["gives_up"]["finished"] == 2
     with terminal("start", "work", "--fresh", cwd=job.parent) as asked:
@@ -77,7 +73,10 @@ def test_fresh_names_an_unfinished_run_and_needs_yes_where_nobody_can_answer(age
         asked.type("n")
         assert asked.end()[0] == 2
     assert ran(job) == 2
-    assert agentrun("start", "work", "--fresh", "--yes").returncode == 0 and ran(job) == 5
+    started = agentrun("start", "work", "--fresh")
+    assert started.returncode == 0 and ran(job) == 5
+    assert "work: --fresh gives up the unfinished run of " in started.stderr
+    assert "with 2 finished items\n" in started.stderr and "--yes" not in started.stderr
 
 
 def test_fresh_names_edits_and_messages_and_asks_nothing_where_there_are_none(agentrun: Run, job: Path) -> None:
@@ -87,6 +86,7 @@ def test_fresh_names_edits_and_messages_and_asks_nothing_where_there_are_none(ag
     assert agentrun("redo", "work", "items/b.txt").returncode == 0
     refused = agentrun("start", "work", "--fresh")
     assert refused.returncode == 2 and "gives up 1 posted edit, 1 posted redo\n" in refused.stderr
+    assert "nothing was started" in refused.stderr and "add --yes" in refused.stderr
     assert agentrun("start", "work").returncode == 0
     refused = agentrun("start", "work", "--fresh")
     assert refused.returncode == 2 and "gives up 1 output edited by hand\n" in refused.stderr

@@ -16,14 +16,15 @@ def open_known(ref: str, state_dir: str | None) -> KnownJob:
     from dataclasses import replace
 
     from agentrun.views import finding
-    from agentrun_cli import flags
+    from agentrun_cli.asked import Asked
+    from agentrun_cli.hints import how_to_name
     from agentrun_cli.terminal import HERE, clean, say
 
     known = finding.open_known(ref, HERE, state_dir)
     if known.problem:
         say(f"{clean(known.problem)}; using only what is on record")
-    asked = flags.Asked(ref, state_dir=state_dir)
-    return replace(known, command_name=flags.how_to_name(known.name, known.store.folder, asked))
+    asked = Asked(ref, state_dir=state_dir)
+    return replace(known, command_name=how_to_name(known.name, known.store.folder, asked))
 
 
 def open_items(known: KnownJob) -> Listing:

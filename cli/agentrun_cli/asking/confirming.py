@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentrun_cli import flags
+from agentrun_cli.asked import asked_job
+from agentrun_cli.hints import how_to_resume
 
 if TYPE_CHECKING:
     from agentrun.people.desk import Posting
@@ -39,7 +41,7 @@ def end(known: KnownJob, posting: Posting, what: str, *, ref: str, state_dir: st
 
 
 def how_to_continue(known: KnownJob, *, is_unfinished: bool) -> str:
-    said = flags.how_to_resume(known.shown, known.job.agent if known.job is not None else None)
+    said = how_to_resume(known.shown, known.job.agent if known.job is not None else None)
     if said.startswith("agentrun ") and not is_unfinished:
         # That run has ended; what was posted opens it again.
         return f"agentrun start {known.shown}"
@@ -50,12 +52,17 @@ def _launch(ref: str, state_dir: str | None, *, is_unfinished: bool) -> int:
     from agentrun_cli.launching import launch, options_of
 
     given = flags.Given({"job": ref, "state_dir": state_dir, "quiet": False, "as_json": False})
-    return launch(flags.asked_job(given), options_of(given, resume=is_unfinished))
+    return launch(asked_job(given), options_of(given, resume=is_unfinished))
 
 
 def is_conversation() -> bool:
     """Whether a person sees the output and can answer."""
-    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout is not None and sys.stdout.isatty()
+    return is_answerable() and sys.stdout is not None and sys.stdout.isatty()
+
+
+def is_answerable() -> bool:
+    """Whether a question can be answered: standard input is a terminal."""
+    return sys.stdin is not None and sys.stdin.isatty()
 
 
 def asks(prompt: str) -> str | None:
@@ -75,7 +82,7 @@ def confirm(name: str, question: str, *, yes: bool, otherwise: str) -> None:
 
     if yes:
         return
-    if sys.stdin is None or not sys.stdin.isatty():
+    if not is_answerable():
         raise UsageError(f"{name}: {otherwise}: this is not a terminal, so nobody can confirm; add --yes")
     if not agrees(question):
         say(f"{name}: {otherwise}")
@@ -88,7 +95,7 @@ def agrees(question: str, *, yes: bool = False) -> bool:
 
     if yes:
         return True
-    if sys.stdin is None or not sys.stdin.isatty():
+    if not is_answerable():
         say(f"{question} this is not a terminal, so nobody can confirm; add --yes")
         return False
     say(f"{question} [y/N]")

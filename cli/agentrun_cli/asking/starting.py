@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from agentrun_cli import terminal as console
-from agentrun_cli.asking.confirming import agrees, confirm
+from agentrun_cli.asking.confirming import agrees, confirm, is_answerable
 
 if TYPE_CHECKING:
     from agentrun.job.job import Job
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 
 def confirm_fresh(name: str, given_up: GivenUp, given: Given) -> None:
-    """Say what --fresh gives up, and ask if a person is there; exit 2 if not, or if they say no."""
+    """Say what --fresh gives up, and ask if a person is there. Without one, people's work needs --yes (exit 2)."""
     from agentrun_cli.drawing.plan import given_up_words
 
-    yes = bool(given.get("yes"))
     if not given_up:
         return
+    needs_yes = given_up.is_of_people or is_answerable()
+    yes = bool(given.get("yes")) or not needs_yes
     if not (yes and given.get("quiet")):
         console.say(f"{name}: --fresh gives up {given_up_words(given_up)}")
     confirm(name, "start over?", yes=yes, otherwise="nothing was started")

@@ -20,9 +20,10 @@ def diff(
     as_json: flags.AsJson = False,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Show which results differ between the newest finished run and the one before it, or RUN.
+    """Show which results differ between two runs.
 
-    Results are added, changed or gone. --json: one line per result that differs.
+    Compares the newest finished run with the one before it, or with RUN. Results are added, changed or gone.
+    --json: one line per result that differs.
 
     \b
     agentrun diff triage

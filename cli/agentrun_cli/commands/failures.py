@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentrun_cli import flags
+from agentrun_cli.hints import how_to_resume
 
 if TYPE_CHECKING:
     from agentrun.views.listing import Listing
@@ -43,7 +44,7 @@ def failures(job: flags.KnownJob, as_json: flags.AsJson = False, state_dir: flag
     if ended:
         say(f"retry:        agentrun start {known.shown}   (this run is finished; a new one starts)")
     else:
-        again = flags.how_to_resume(known.shown, known.job.agent if known.job is not None else None)
+        again = how_to_resume(known.shown, known.job.agent if known.job is not None else None)
         failed = "--failed" if again.startswith("agentrun ") else "failed=True"
         say(f"retry:        {again}   ({failed}: also items that failed in three launches)")
 

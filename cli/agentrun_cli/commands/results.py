@@ -26,7 +26,9 @@ def results(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="With -o: replace what is there.")] = False,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Print the results so far, as JSON lines in item order; or write them.
+    """Print the results so far, as JSON lines, or write them to a file.
+
+    They are in item order. -o also writes CSV, or a folder with a file per item.
 
     \b
     agentrun results triage | jq .output

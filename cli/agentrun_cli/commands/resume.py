@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from agentrun_cli import flags
+from agentrun_cli.asked import asked_job
 
 
 def resume(
@@ -62,5 +63,5 @@ def resume(
     """
     from agentrun_cli.launching import launch, options_of
 
-    asked = flags.asked_job(flags.Given(ctx.params), resumes=True)
+    asked = asked_job(flags.Given(ctx.params), resumes=True)
     raise typer.Exit(launch(asked, options_of(asked.given, resume=True)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from agentrun_cli import flags
+from agentrun_cli.asked import asked_job
 
 
 def start(
@@ -71,5 +72,5 @@ def start(
     """
     from agentrun_cli.launching import launch, options_of
 
-    asked = flags.asked_job(flags.Given(ctx.params), ctx.obj)
+    asked = asked_job(flags.Given(ctx.params), ctx.obj)
     raise typer.Exit(launch(asked, options_of(asked.given, resume=False)))

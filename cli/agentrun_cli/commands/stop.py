@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from agentrun_cli import flags
+from agentrun_cli.asked import Asked
+from agentrun_cli.hints import how_to_name
 
 _POLL_SECONDS = 0.1
 # Two pending signals of one kind count as one.
@@ -45,5 +47,5 @@ def stop(
     if wait:
         while store.holder() == holder:
             time.sleep(_POLL_SECONDS)
-        shown = flags.how_to_name(name, store.folder, flags.Asked(job, state_dir=state_dir))
+        shown = how_to_name(name, store.folder, Asked(job, state_dir=state_dir))
         say(f"{name}: stopped; to resume: agentrun resume {shown}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentrun_cli import flags
+from agentrun_cli.asked import asked_job
 
 if TYPE_CHECKING:
     from agentrun.agents.attempt import Outcome
@@ -60,7 +61,7 @@ def try_items(
     from agentrun_cli.launching import make_ready, open_asked, warn_of_shell
     from agentrun_cli.terminal import clean_text, say
 
-    opened = open_asked(flags.asked_job(flags.Given(ctx.params), ctx.obj), fresh=False)
+    opened = open_asked(asked_job(flags.Given(ctx.params), ctx.obj), fresh=False)
     with contextlib.ExitStack() as stack:
         found = _choose(opened, _spool_stdin(opened, stack), wanted or [], index or [], count)
         warn_of_shell(opened.job)

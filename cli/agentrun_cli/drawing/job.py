@@ -7,8 +7,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from agentrun_cli import flags
+from agentrun_cli.asked import Asked
 from agentrun_cli.drawing.table import JOB_COLOURS
+from agentrun_cli.hints import how_to_name, how_to_resume, shorten_hints
 from agentrun_cli.terminal import ago, clean, coloured, counted, is_terminal, shown_path
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def job_lines(
     state = coloured(view.status, JOB_COLOURS.get(view.status), sys.__stdout__)
     if view.status == "damaged":
         yield f"{clean(view.job)}: {state}"
-        yield f"  {clean(flags.shorten_hints(view.problem), limit=2000)}"
+        yield f"  {clean(shorten_hints(view.problem), limit=2000)}"
         return
     if view.status == "new":
         yield f"{clean(view.job)}: has not run yet"
@@ -48,7 +49,7 @@ def job_lines(
     yield f"{clean(view.job)}: {state}, {_counts(view)}"
     if is_watched and view.status == "running" and is_terminal(sys.__stdout__):
         yield _bar(view)
-    name = flags.how_to_name(known.name, view.folder, flags.Asked(None, state_dir=state_dir))
+    name = how_to_name(known.name, view.folder, Asked(None, state_dir=state_dir))
     most = _IN_FLIGHT_WATCHED if is_watched else _IN_FLIGHT_SHOWN
     for label, text in (*_standing(view, most), *_facts(view, output), *_news(view, since)):
         yield f"  {label:<11} {text}".rstrip()
@@ -60,7 +61,7 @@ def _commands(view: JobView, name: str, since: Changes | None) -> Iterator[str]:
         if view.counts.get("waiting"):
             yield f"  answer:     agentrun review {name}"
         needed = f" {view.stopped.flags}" if view.stopped is not None and view.stopped.flags else ""
-        yield f"  to resume:  {flags.how_to_resume(name, view.reference)}{needed}"
+        yield f"  to resume:  {how_to_resume(name, view.reference)}{needed}"
     elif view.status == "finished" and view.posted:
         yield f"  to apply:   agentrun resume {name}"
     if since is not None and (since.to_run or since.gone):

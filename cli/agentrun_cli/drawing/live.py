@@ -69,7 +69,7 @@ def open_view(
 
 def open_script_view(job: str, folder: Path | None, *, stream: TextIO, is_notebook: bool) -> View:
     """For `agentrun.run`: no closing lines follow, so it says itself how far the launch got."""
-    from agentrun_cli.flags import how_to_name
+    from agentrun_cli.hints import how_to_name
 
     return open_view(job, how_to_name(job, folder), stream=stream, is_notebook=is_notebook, says_end=True)
 

@@ -226,7 +226,8 @@ def plan_lines(outlook: Outlook) -> Iterator[str]:
         if planned.last is not None:
             yield f"  the last run {last_run(planned.last)}"
     if given_up:
-        yield f"  --fresh gives up {given_up_words(given_up)}; it asks first (--yes: it does not)"
+        asks = "it asks first, or needs --yes" if given_up.is_of_people else "on a terminal it asks first"
+        yield f"  --fresh gives up {given_up_words(given_up)}; {asks}"
     rows = [("items", source_of(job))]
     if plan.first_keys:
         more = ", …" if plan.total > len(plan.first_keys) else ""

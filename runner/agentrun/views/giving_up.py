@@ -31,6 +31,11 @@ class GivenUp:
     def __bool__(self) -> bool:
         return bool(self.finished or self.waiting or self.edited or self.posted)
 
+    @property
+    def is_of_people(self) -> bool:
+        """Whether people's work is in it, which no launch can make again."""
+        return bool(self.edited or self.posted)
+
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 

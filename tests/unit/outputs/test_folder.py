@@ -171,5 +171,3 @@ def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises(JobError, match="is not a folder"):
         Place(tmp_path).output().check(ended=[])
-    with pytest.raises(JobError, match="mkdir -p"):
-        Place(tmp_path / "missing").output().check(ended=[])
