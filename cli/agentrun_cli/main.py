@@ -22,6 +22,8 @@ from agentrun_cli.parsing import Command, Group
 
 OUR_BUG, BROKEN_PIPE, INTERRUPTED = 70, 141, 130
 TAKE_A_COMMAND = ("start", "try")
+LAUNCH = ("start", "resume")
+"""Ctrl-C ends these at once, without an exception, until the launch handles it: see `loop.exit_on_interrupt`."""
 EXAMPLES = """agentrun start triage/job.toml      run a job, or resume it
 agentrun status                     what is going on, and what stopped
 agentrun start --help               a command's options, with examples
@@ -124,7 +126,8 @@ def _main(arguments: list[str]) -> int:
         arguments, command = arguments[:at], arguments[at + 1 :]
     try:
         # Not before: an interrupt outside of this block would print a traceback.
-        if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        is_launch = bool(arguments) and arguments[0] in LAUNCH
+        if not is_launch and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         if not os.path.isdir("."):
             console.say("the current folder no longer exists; change to one that does")

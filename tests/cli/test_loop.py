@@ -31,8 +31,8 @@ asyncio.set_event_loop_policy(Policy())
 loop.exit_on_interrupt()
 loop.run(main)
 """
-# Python prints an exception that is raised in a destructor, and forgets it.
-AGENT = """
+# Python prints an exception that is raised in a destructor, or in a callback of an import, and forgets it.
+GONE = """
 import os, signal
 
 class Gone:
@@ -40,7 +40,21 @@ class Gone:
         os.kill(os.getpid(), signal.SIGINT)
         for _ in range(1000):
             pass
+"""
+WHILE_PARSED = f"""
+import sys
+sys.argv[:] = ["agentrun", "start", "job.toml"]
+from agentrun_cli import entry, main
+{GONE}
+def build_app(arguments):
+    Gone()
+    return lambda *words, **settings: 0
 
+main.build_app = build_app
+entry.main()
+"""
+AGENT = f"""
+{GONE}
 Gone()
 
 def agent(item):
@@ -50,6 +64,12 @@ def agent(item):
 
 def test_an_interrupt_while_the_loop_is_made_leaves_nothing_half_made() -> None:
     command = [sys.executable, "-W", "always", "-c", INTERRUPTED]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_no_interrupt_while_the_command_line_is_parsed_is_forgotten() -> None:
+    command = [sys.executable, "-c", WHILE_PARSED]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
 

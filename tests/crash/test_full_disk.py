@@ -19,7 +19,7 @@ from needs import require, require_linux, require_program, require_root
 
 KINDS = ("async", "process", "command", "thread")
 TOTAL = 40
-SIZES_KIB = [8 + 7 * n for n in range(25)]
+SIZES_KIB = [8 + 15 * n for n in range(25)]
 """From what does not hold the lock to what holds all."""
 
 # It prints, and its output is long: both end on the disk that is full.

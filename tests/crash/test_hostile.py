@@ -348,7 +348,7 @@ async def worst_async(item):
     return worst(item)
 """
 # What the terminal may get: our own colours, and what the bar needs to draw itself.
-_ALLOWED = re.compile(rb"\x1b\[(?:[0-9;]*m|[0-9]*[ABCDGKJ]|\?25[lh]|\?7[lh]|\?2026[lh])")
+_ALLOWED = re.compile(rb"\x1b(?:[78]|\[(?:[0-9;]*m|[0-9]*[ABKJ]|\?7[lh]))")
 
 
 def lay_out(job: Place, isolation: str, agent: str = "worst") -> None:
