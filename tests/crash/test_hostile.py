@@ -414,7 +414,8 @@ def test_hostile_items_and_outputs_fail_alone_and_no_control_code_reaches_the_te
         assert all(name == "work/.agentrun" or name.startswith("work/.agentrun/") for name in new), new
         state = {name.removeprefix("work/.agentrun/") for name in new}
         assert all(
-            re.fullmatch(r"(\.gitignore|job|job/[a-z0-9.-]+|job/logs/[A-Za-z0-9._-]+|work/.agentrun)", n) for n in state
+            re.fullmatch(r"(\.gitignore|job|job/[a-z0-9.-]+|job/logs(/done)?/[A-Za-z0-9._-]+|work/.agentrun)", n)
+            for n in state
         ), state
 
 
