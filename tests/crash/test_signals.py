@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -67,6 +68,8 @@ if [ $(($1 % 5)) = 4 ]; then
 fi
 echo "{\\"square\\": $(($1 * $1))}"
 """
+# Python prints an interrupt that comes while it starts up, and may forget it: people press Ctrl-C again.
+FORGOTTEN = re.compile("^(?:Failed checking if argv|Exception ignored in)", re.MULTILINE)
 
 
 def stop_once(job: Place, rng: random.Random) -> bool:
@@ -90,6 +93,14 @@ def stop_once(job: Place, rng: random.Random) -> bool:
         happens_before_exit(process, lambda: "stopped by" in job.said[said_before:], "it stops")
         process.send_signal(number)
         sent, allowed = time.monotonic(), AT_ONCE_SECONDS
+    again = 0
+
+    def is_forgotten() -> bool:
+        return len(FORGOTTEN.findall(job.said[said_before:])) > again
+
+    while happens_before_exit(process, is_forgotten, "it exits"):
+        process.send_signal(number)
+        again, sent = again + 1, time.monotonic()
     code = exit_of(process)
     seconds = time.monotonic() - sent
     told = f"{number.name} after {job.launches} launches: exit {code} after {seconds:.2f} s\n{job.said[said_before:]}"
