@@ -1,9 +1,9 @@
 """A server on loopback that speaks the chat completions of the OpenAI API, and misbehaves on demand.
 
 What it does is said in the prompt, by marks such as `<<429 after=2 times=1>>`: `times` is how many requests with
-the same text it concerns (all, without it). Marks: `401`, `403`, `404`, `429` (`after=` seconds), `500`, `quota429`,
-`quota400`, `slow` (`seconds=`), `cut` (the connection ends within the body), `malformed`, `length`, `filter`,
-`refusal`, `empty`, `nousage`, `echo` (the key is in an error). `key=…` in the prompt says whose request it is.
+the same text it concerns (all, without it). Marks: `400`, `401`, `403`, `404`, `429` (`after=` seconds), `500`,
+`quota429`, `quota400`, `slow` (`seconds=`), `cut` (the connection ends within the body), `malformed`, `length`,
+`filter`, `refusal`, `empty`, `nousage`, `echo` (the key is in an error). `key=…` in the prompt says whose request it is.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 _MARK = re.compile(r"<<([a-z0-9]+)((?: [a-z]+=[^\s>]+)*)>>")
 _KEY = re.compile(r"\bkey=(\S+)")
 _ERRORS: dict[str, tuple[int, str, str, str | None]] = {
+    "400": (400, "The document cannot be read.", "invalid_request_error", "invalid_document"),
     "401": (401, "Incorrect API key provided.", "invalid_request_error", "invalid_api_key"),
     "403": (403, "You may not use this.", "permission_error", None),
     "404": (404, "The model `nope` does not exist.", "invalid_request_error", "model_not_found"),

@@ -52,7 +52,10 @@ printf '{"words": %d, "bytes": %d}\\n' "$(wc -w <"$path")" "$(wc -c <"$path")"
 # question='{model: "gpt-5-mini", messages: [{role: "user", content: ("Summarise in one sentence:\\n" + $text)}]}'
 # answer=$(jq -n --rawfile text "$path" "$question" |
 #     curl -sS --fail-with-body --max-time 120 https://api.openai.com/v1/chat/completions \\
-#         -H "Authorization: Bearer $OPENAI_API_KEY" -H "Content-Type: application/json" -d @-)
+#         -H "Authorization: Bearer $OPENAI_API_KEY" -H "Content-Type: application/json" -d @-) || {
+#     printf '%s' "$answer" | tr '\\n' ' ' >&2  # the server's reason, on one line: agentrun failures shows the last one
+#     exit 1
+# }
 # printf '%s' "$answer" | agentrun usage --response -
 # printf '%s' "$answer" | jq '{summary: .choices[0].message.content}'
 """
