@@ -1,8 +1,8 @@
-"""Completion: what a shell offers after Tab, asked of a real bash, and of zsh and fish where they are."""
+"""Completion: what a shell offers after Tab, asked of a real bash, and with a real Tab in bash, zsh and fish."""
 
 from __future__ import annotations
 
-import shutil
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +15,11 @@ from agentrun_cli.commands.completion import SCRIPTS
 from agentrun_cli.completing import TAKE_FILES, VALUES, shown, split_line
 from agentrun_cli.main import build_app
 from cli.conftest import COMMAND, environment
-from waiting import PATIENCE_SECONDS
+from needs import require_program
+from waiting import PATIENCE_SECONDS, eventually
 
 from .made import Made
+from .tmux import Tmux
 
 Offered = Callable[[str], list[str]]
 DRIVER = """\
@@ -71,7 +73,7 @@ def test_jobs_are_offered_by_name_and_by_file(offered: Offered, made: Made, tmp_
     (tmp_path / "dry").mkdir()
     (tmp_path / "pyproject.toml").touch()
     assert offered("agentrun status dr") == ["drafts", "drafts.toml", "dry/"]
-    assert offered("agentrun start ag") == ["agent.py:"]
+    assert offered("agentrun start ag") == ["compopt -o nospace", "agent.py:"]
     assert offered("agentrun resume --limit 3 ") == ["drafts", "drafts.toml", "dry/"]
     assert offered("agentrun status dry") == ["compopt -o nospace", "dry/"]
 
@@ -111,8 +113,77 @@ def _options(command: str) -> list[str]:
     return [name for one in parameters if one.param_type_name == "option" for name in one.opts]
 
 
+# ---- with a real Tab
+
+SHELLS = {
+    "bash": (("bash", "--norc", "--noprofile"), "PS1='$ '; PATH={path}:$PATH; {eval}"),
+    "zsh": (("zsh", "-f"), "PS1='$ '; PATH={path}:$PATH; autoload -U compinit && compinit -D; {eval}"),
+    "fish": (
+        ("fish", "--no-config"),
+        "set -g fish_autosuggestion_enabled 0; function fish_prompt; printf '$ '; end; "
+        "set PATH {path} $PATH; agentrun completion fish | source",
+    ),
+}
+"""By name: how it is started, and what its user has in the configuration."""
+
+
+class Person:
+    """Somebody at a shell, whose cursor is at the end of the only line on the screen."""
+
+    def __init__(self, tmux: Tmux, shell: str) -> None:
+        self._tmux = tmux
+        set_up = SHELLS[shell][1].format(
+            path=shlex.quote(str(Path(COMMAND).parent)), eval=f'eval "$(agentrun completion {shell})"'
+        )
+        tmux.enter(f"{set_up}; clear")
+        self._sees("$")
+
+    def types(self, text: str, *, then_sees: str) -> None:
+        """Type it, press Tab, and wait for the line to be so."""
+        self._tmux.type(text)
+        self._tmux.press("Tab")
+        self._sees(f"$ {then_sees}")
+
+    def starts_over(self) -> None:
+        self._tmux.press("C-u")
+        self._sees("$")
+
+    def _sees(self, line: str) -> None:
+        # Below it, shells list what may follow.
+        eventually(lambda: [one.rstrip() for one in self._tmux.shown()][:1] == [line], f"{line!r}, on the screen")
+
+
 @pytest.mark.parametrize("shell", SCRIPTS)
-def test_a_shell_can_read_its_script(shell: str) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed here")
-    subprocess.run([shell, "-n", "-c", SCRIPTS[shell]], check=True, timeout=PATIENCE_SECONDS)
+def test_tab_completes_in_every_shell(made: Made, tmp_path: Path, shell: str) -> None:
+    require_program(shell)
+    (tmp_path / "dry").mkdir()
+    (tmp_path / "dry" / "one job.toml").touch()
+    with Tmux(tmp_path, *SHELLS[shell][0]) as tmux:
+        person = Person(tmux, shell)
+        person.types("agentrun comple", then_sees="agentrun completion")
+        person.types("z", then_sees="agentrun completion zsh")
+        person.starts_over()
+        person.types("agentrun start --progr", then_sees="agentrun start --progress-every")
+        person.starts_over()
+        person.types("agentrun show drafts bea:", then_sees="agentrun show drafts bea:\\ one")
+        person.types("a", then_sees="agentrun show drafts bea:\\ one ada")
+        person.starts_over()
+        # What is not a whole word yet has no space after it.
+        person.types("agentrun status dry", then_sees="agentrun status dry/")
+        person.types("o", then_sees="agentrun status dry/one\\ job.toml")
+        person.starts_over()
+        person.types("agentrun start agent", then_sees="agentrun start agent.py:")
+        person.types("agent --items ite", then_sees="agentrun start agent.py:agent --items items.txt")
+        person.starts_over()
+        person.types("ID=7 agentrun edi", then_sees="ID=7 agentrun edit")
+
+
+def test_zsh_also_finds_the_script_as_a_file_of_its_own(made: Made, tmp_path: Path) -> None:
+    require_program("zsh")
+    (tmp_path / "functions").mkdir()
+    (tmp_path / "functions" / "_agentrun").write_text(SCRIPTS["zsh"] + "\n")
+    with Tmux(tmp_path, "zsh", "-f") as tmux:
+        tmux.enter("fpath=($PWD/functions $fpath)")
+        person = Person(tmux, "zsh")
+        person.types("agentrun comple", then_sees="agentrun completion")
+        person.types("z", then_sees="agentrun completion zsh")

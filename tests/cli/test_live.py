@@ -18,11 +18,11 @@ from agentrun.item import Item
 from agentrun.runs.units import Work
 from agentrun_cli.drawing.live import BarView, NotebookView, PlainView, changing, open_view, progress_line
 from agentrun_cli.drawing.screen import ERASE_REST, Screen
-from needs import require_program
 from waiting import eventually
 
-from .conftest import COMMAND, environment
+from .conftest import COMMAND
 from .test_output import on_terminal
+from .tmux import Tmux
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Begin = Callable[..., subprocess.Popen[str]]
@@ -231,44 +231,18 @@ def test_colours_can_be_forced_and_refused(job: Path, agentrun: Run) -> None:
 # ---- on a real terminal, resized
 
 
-class Tmux:
-    def __init__(self, folder: Path) -> None:
-        require_program("tmux")
-        self._socket = str(folder / "tmux")
-        self._tell("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "sh")
-
-    def _tell(self, *words: str) -> str:
-        command = ["tmux", "-S", self._socket, *words]
-        return subprocess.run(command, env=environment(TERM="xterm"), capture_output=True, text=True, check=True).stdout
-
-    def type(self, line: str) -> None:
-        self._tell("send-keys", line, "Enter")
-
-    def resize(self, columns: int, lines: int) -> None:
-        self._tell("resize-window", "-x", str(columns), "-y", str(lines))
-
-    def shown(self) -> list[str]:
-        return self._tell("capture-pane", "-p").splitlines()
-
-    def has_bar(self, columns: int) -> bool:
-        return any(len(line) == columns and line.endswith(" %") for line in self.shown())
-
-    def has_age(self, least: int) -> bool:
-        return max(ages(self.shown()), default=0) >= least
-
-    def everything(self) -> list[str]:
-        """With what was moved off the top."""
-        return self._tell("capture-pane", "-p", "-S", "-").splitlines()
-
-    def close(self) -> None:
-        self._tell("kill-server")
-
-
 @pytest.fixture
 def tmux(tmp_path: Path) -> Iterator[Tmux]:
-    opened = Tmux(tmp_path)
-    yield opened
-    opened.close()
+    with Tmux(tmp_path, "sh") as opened:
+        yield opened
+
+
+def has_bar(tmux: Tmux, columns: int) -> bool:
+    return any(len(line) == columns and line.endswith(" %") for line in tmux.shown())
+
+
+def has_age(tmux: Tmux, least: int) -> bool:
+    return max(ages(tmux.shown()), default=0) >= least
 
 
 def ages(lines: list[str]) -> list[int]:
@@ -279,21 +253,21 @@ def test_resized_20_times_it_moves_every_second_and_nothing_is_left_over(tmux: T
     (tmp_path / "agent.py").write_text("import asyncio\nasync def wait(item):\n    await asyncio.sleep(90)\n")
     (tmp_path / "keys.txt").write_text("".join(f"key-{number}\n" for number in range(40)))
     words = [COMMAND, "start", "agent.py:wait", "--items", "keys.txt", "--as", "lines", "-j", "5", "--grace", "0s"]
-    tmux.type(f"cd {shlex.quote(str(tmp_path))}; PS1='$ '; clear; {shlex.join(words)}")
+    tmux.enter(f"cd {shlex.quote(str(tmp_path))}; PS1='$ '; clear; {shlex.join(words)}")
     sizes = [(120, 40), (40, 15), (20, 5), (80, 24), (33, 9), (60, 30)]
     for number in range(20):
         columns, lines = sizes[number % len(sizes)]
         tmux.resize(columns, lines)
-        eventually(partial(tmux.has_bar, columns), f"a bar over {columns} columns")
+        eventually(partial(has_bar, tmux, columns), f"a bar over {columns} columns")
     tmux.resize(80, 24)
     for _ in range(3):
         eventually(lambda: len(ages(tmux.shown())) == 5, "the items in flight")
         before = ages(tmux.shown())
-        eventually(partial(tmux.has_age, max(before) + 1), "the ages move")
+        eventually(partial(has_age, tmux, max(before) + 1), "the ages move")
     everything = [line for line in tmux.everything() if line.strip()]
     assert sum("─" in line for line in everything) == 1 and sum(" of 40 · " in line for line in everything) == 1
     assert len(ages(everything)) == 5
-    tmux.type("\x03")
+    tmux.press("C-c")
     eventually(lambda: any("to resume:" in line for line in tmux.shown()), "the end")
     left = [line for line in tmux.everything() if "─" in line or " · " in line or "s  key-" in line]
     assert left == []

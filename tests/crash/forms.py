@@ -1,7 +1,8 @@
-"""A job whose results are CSV or a folder, and its second run: one item changed, one is new, one is gone."""
+"""A job in each form of results, and its second run: one item changed, one is new, one is gone."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -16,16 +17,20 @@ from crash.inspection import BEFORE, Stage
 from crash.model import State
 from crash.workload import FakeAgent, Teller, Workload, nobody
 
-Form = Literal["csv", "folder"]
-OUTPUTS: dict[Form, str] = {"csv": "out/table.csv", "folder": "out/files/{key}.md"}
+Form = Literal["jsonl", "csv", "folder"]
+OUTPUTS: dict[Form, str] = {"jsonl": "out/lines.jsonl", "csv": "out/table.csv", "folder": "out/files/{key}.md"}
 FIRST = {"a/b": "one", "same": "two", "gone": "three"}
 SECOND = {"a/b": "changed", "same": "two", "new": "four"}
+KEPT = {"same"}
+"""What the second run need not run."""
 FOREIGN = b"nobody's but mine\n"
 
 
 class Answers(FakeAgent):
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
         self.attempted.append(attempt.item.key)
+        if self.on_attempt is not None:
+            self.on_attempt(attempt)
         data = attempt.item.data
         assert isinstance(data, dict)
         return Outcome("done", orjson.dumps(output_of(data["v"])))
@@ -37,6 +42,9 @@ def output_of(value: str) -> dict[str, Any]:
 
 def results_of(form: Form, items: dict[str, str]) -> State:
     """The files of an undisturbed run, without any of the code under test."""
+    if form == "jsonl":
+        lines = [{"index": n, "key": key, "output": output_of(value)} for n, (key, value) in enumerate(items.items())]
+        return {"out/lines.jsonl": b"".join(orjson.dumps(line) + b"\n" for line in lines)}
     if form == "csv":
         rows = [f"{n},{key},{value},[1]\n" for n, (key, value) in enumerate(items.items())]
         return {"out/table.csv": "".join(["index,key,v,n\n", *rows]).encode()}
@@ -76,8 +84,14 @@ class TwoRuns:
         self.stage.show({**BEFORE, **state})
         self.stage.disturbed()
 
-    def launch(self, disk: Disk | None = None, tell: Teller = nobody) -> Summary:
-        return self.workload.launch(Answers(), job=self.job, disk=disk, tell=tell, allow_gone=True)
+    def launch(
+        self,
+        disk: Disk | None = None,
+        tell: Teller = nobody,
+        on_attempt: Callable[[Attempt], None] | None = None,
+    ) -> Summary:
+        agent = Answers(on_attempt=on_attempt)
+        return self.workload.launch(agent, job=self.job, disk=disk, tell=tell, allow_gone=True)
 
     def check(self) -> None:
         """At every instant: what is not ours is as it was, and each of our files is whole, old or new."""

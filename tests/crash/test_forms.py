@@ -1,5 +1,5 @@
-"""Crashes while results are written as CSV or as a folder: the next launch ends with the same bytes, and nothing of
-anybody else's is touched."""
+"""Crashes of a second run, some of whose items changed, are new or gone, in each form of results: the next launch ends
+with the same bytes, runs nothing twice, and touches nothing of anybody else's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crash.inspection import distinct_states, moments
 from crash.model import Model, fingerprint
 from crash.workload import scratch
 
-FORMS: tuple[Form, ...] = ("csv", "folder")
+FORMS: tuple[Form, ...] = ("jsonl", "csv", "folder")
 
 
 @pytest.mark.parametrize("form", FORMS)

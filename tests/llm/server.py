@@ -3,7 +3,8 @@
 What it does is said in the prompt, by marks such as `<<429 after=2 times=1>>`: `times` is how many requests with
 the same text it concerns (all, without it). Marks: `400`, `401`, `403`, `404`, `429` (`after=` seconds), `500`,
 `quota429`, `quota400`, `slow` (`seconds=`), `cut` (the connection ends within the body), `malformed`, `length`,
-`filter`, `refusal`, `empty`, `nousage`, `echo` (the key is in an error). `key=…` in the prompt says whose request it is.
+`filter`, `refusal`, `empty`, `nousage`, `echo` (the key is in an error). `key=…` in the prompt says whose request it
+is.
 """
 
 from __future__ import annotations

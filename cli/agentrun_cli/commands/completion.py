@@ -7,12 +7,13 @@ from typing import Annotated
 import typer
 
 # Each hands the line up to the cursor to `agentrun` itself, and shows what that prints; see `completing`.
+# What ends with / or : is not a whole word yet, so no space follows it; fish knows that by itself.
 BASH = r"""_agentrun() {
     local line reply=()
     while IFS= read -r line; do reply+=("$line"); done < <(
         _AGENTRUN_COMPLETE=bash COMP_LINE="${COMP_LINE:0:COMP_POINT}" "${COMP_WORDS[0]}" 2>/dev/null)
     [ "${reply[0]-}" = :files ] && { compopt -o default; COMPREPLY=(); return; }
-    [[ ${reply[0]-} == */ && ${#reply[@]} -eq 1 ]] && compopt -o nospace
+    [[ ${reply[0]-} == *[/:] && ${#reply[@]} -eq 1 ]] && compopt -o nospace
     COMPREPLY=("${reply[@]}")
 }
 complete -F _agentrun agentrun"""
@@ -21,7 +22,9 @@ _agentrun() {
     local -a reply
     reply=("${(@f)$(_AGENTRUN_COMPLETE=zsh COMP_LINE="${(j: :)words[1,CURRENT]}" ${words[1]} 2>/dev/null)}")
     if [[ ${reply[1]} == :files ]]; then _files; return; fi
-    [[ -n ${reply[1]} ]] && compadd -- "${reply[@]}"
+    reply=("${(@)reply:#}")
+    compadd -S '' -- "${(@M)reply:#*[/:]}"
+    compadd -- "${(@)reply:#*[/:]}"
 }
 if [[ $funcstack[1] == _agentrun ]]; then _agentrun "$@"; else compdef _agentrun agentrun; fi"""
 FISH = r"""function __agentrun
