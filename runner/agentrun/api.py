@@ -21,6 +21,7 @@ from agentrun.events import Watcher, Watchers, ignore
 from agentrun.job.fields import RUN, Layer
 from agentrun.job.options import Options, only_of, rerun_of
 from agentrun.launch.launch import Launch
+from agentrun.money.budget import lost_words
 from agentrun.money.usage import format_cost
 from agentrun.outputs.results import result_line
 from agentrun.store.port import Catalogue, Store
@@ -122,8 +123,10 @@ class Summary:
             yield f"  {'failed:':<10} {group.count:,} with {clean(group.example, limit=200)} ({keys}{more})"
         if len(causes) > _CAUSES_SHOWN:
             yield f"  {'':<10} and {len(causes) - _CAUSES_SHOWN:,} more causes; summary.failures() has every item"
-        if (cost := self.details.get("usage", {}).get("cost")) is not None:
-            yield f"  {'cost:':<10} {format_cost(cost)}"
+        usage = self.details.get("usage", {})
+        if (cost := usage.get("cost")) is not None:
+            lost = lost_words(usage)
+            yield f"  {'cost:':<10} {format_cost(cost)}{f' ({lost})' if lost else ''}"
         if hint := self.details.get("hint"):
             yield f"  {'to do:':<10} {clean(hint)}"
         if not self.ok:

@@ -198,6 +198,35 @@ def test_a_plan_names_the_budget(agentrun: Run, paid: Path) -> None:
     assert "a budget of $5.00, a budget of 90,000 tokens" in planned
 
 
+DYING = """\
+import os, pathlib, signal
+
+HERE = pathlib.Path(__file__).parent
+
+async def work(item, ctx):
+    if item.text == "two" and not (HERE / "killed").exists():
+        (HERE / "killed").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    ctx.usage(cost=0.05)
+    return item.text
+"""
+
+
+def test_what_a_crash_may_have_cost_is_told_without_a_budget_too(agentrun: Run, tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(DYING)
+    (tmp_path / "items.txt").write_text("one\ntwo\nthree\n")
+    flags = ["--name", "dying", "--items", "items.txt", "--as", "lines"]
+    assert agentrun("start", "agent.py:work", *flags).returncode == -9
+    lost = "at least $0.05 more may be lost in crashes"
+    assert f"  cost        $0.05, {lost}\n" in agentrun("status", "dying").stdout
+    assert json.loads(agentrun("status", "dying", "--json").stdout)["usage"]["may_be_lost"] == 0.05
+    ended = agentrun("resume", "dying", "--json")
+    assert ended.returncode == 0
+    assert f"  cost:         $0.15 ({lost})\n" in ended.stderr
+    assert json.loads(ended.stdout)["usage"]["may_be_lost"] == 0.05
+    assert f"  cost        $0.15, {lost}\n" in agentrun("status", "dying").stdout
+
+
 def closing(**changes: Any) -> list[str]:
     known = Summary(run_id="r", counts={"done": 1, "waiting": 7}, total=8, exit_code=3)
     return list(closing_lines(structs.replace(known, **changes), "job", "job.toml", 1.0))

@@ -68,7 +68,7 @@ def closing_lines(summary: Summary, job: str, name: str, seconds: float) -> Iter
         yield f"{coloured('done', 'green')}: {done}{others}{took}{where}"
         if summary.kept:
             yield f"  {kept_words(summary)}"
-        if not summary.kept or summary.usage.tokens or summary.usage.lost:
+        if not summary.kept or summary.usage.tokens or summary.usage.lost or summary.usage.may_be_lost:
             yield from _cost_lines(summary.usage)
         yield from _look_lines(summary, name)
         yield from _empty_lines(summary, name)
@@ -121,15 +121,16 @@ def kept_words(summary: Summary) -> str:
 
 def _cost_lines(usage: Totals) -> Iterator[str]:
     """What the run has cost so far, over all its launches."""
+    from agentrun.money.budget import lost_words
     from agentrun.money.usage import format_cost, format_tokens
 
     if usage.cost is None and not usage.tokens:
         return
     parts = [format_cost(usage.cost)] if usage.cost is not None else []
     parts += [format_tokens(usage)] if usage.tokens else []
-    lost = f" ({format_cost(usage.lost)} of it lost in crashes)" if usage.lost else ""
+    lost = lost_words(usage.as_json())
     label = "cost:" if usage.cost is not None else "used:"
-    yield f"  {label}         {', '.join(parts)}{lost}"
+    yield f"  {label}         {', '.join(parts)}{f' ({lost})' if lost else ''}"
 
 
 def _empty_lines(summary: Summary, name: str) -> Iterator[str]:

@@ -184,18 +184,20 @@ def _news(view: JobView, since: Changes | None) -> Iterator[tuple[str, str]]:
 
 def _cost(view: JobView) -> str:
     """What the run has cost so far, and what it may."""
+    from agentrun.money.budget import lost_words
     from agentrun.money.usage import format_cost, format_tokens
 
     text = format_cost(view.cost) if view.cost is not None else "not reported"
     if view.budget is not None:
         text += f" of a budget of {format_cost(view.budget)}"
-    if view.usage.lost:
-        text += f", {format_cost(view.usage.lost)} of it lost in crashes"
+    lost = lost_words(view.usage.as_json())
+    if lost and view.cost is not None:
+        text += f", {lost}"
     if view.tokens or view.token_budget is not None:
         text += f"; {format_tokens(view.usage)}"
     if view.token_budget is not None:
         text += f", of a budget of {view.token_budget:,}"
-    return text
+    return f"{text}, {lost}" if lost and view.cost is None else text
 
 
 def _ranges(ranges: Sequence[Sequence[int]]) -> str:

@@ -315,9 +315,7 @@ class Slots:
     # ---- stopping
 
     def _stop_for_budget(self, why: str) -> None:
-        job = self._run.job
-        higher = f"--budget {2 * job.budget:g}" if job.budget else f"--token-budget {2 * (job.token_budget or 0)}"
-        self.stop(StopReason(4, why, "raise it to continue", flags=higher, by="budget"))
+        self.stop(StopReason(4, why, "raise it to continue", flags=self._run.purse.raised(), by="budget"))
 
     def _stop_for_silence(self, work: Work) -> None:
         """Without knowing what the items use, a budget means nothing."""

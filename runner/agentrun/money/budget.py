@@ -6,11 +6,15 @@ stay within the budget. At most half as many items are in flight as have finishe
 little about the rest, and after a crash the interrupted items come first, which may be the expensive ones. Every
 checkpoint writes the reservations with `running`. A launch that finds them charges them as lost, because the launch
 that died may have spent them. If a more expensive item finishes later, the lost items are charged the difference.
+
+Without a budget nothing is held back and nothing is charged: the cost stays the sum of what was reported. What attempts
+that were cut off may have spent is counted beside it (`may_be_lost`), by the same reservations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -23,8 +27,8 @@ _DUST = 1e-9
 
 
 class Left(Struct, frozen=True):
-    """What launches that died have left in flight: how many items, what of their cost the totals have already
-    (`used`), and what was charged for them since."""
+    """What was cut off before it could report, by launches that died above all: how many items, what of their cost the
+    totals have already (`used`), and what was charged for them since."""
 
     items: int = 0
     used: float = 0.0
@@ -46,10 +50,21 @@ class Totals(Usage, omit_defaults=True, kw_only=True):
     left: Left | None = None
     left_tokens: Left | None = None
 
+    @property
+    def may_be_lost(self) -> float:
+        """What attempts that were cut off may have cost, in US dollars, besides `cost`; more, if one of them was the
+        most expensive so far. 0 under a budget: there it is charged, and part of `cost`."""
+        return DOLLARS.uncharged_in(self)
+
+    @property
+    def may_be_lost_tokens(self) -> float:
+        return TOKENS.uncharged_in(self)
+
     def as_json(self) -> dict[str, float]:
         more = {"lost": self.lost, "lost_tokens": self.lost_tokens}
         most = {"dearest": self.dearest, "dearest_tokens": self.dearest_tokens}
-        return super().as_json() | {name: value for name, value in (more | most).items() if value}
+        perhaps = {"may_be_lost": self.may_be_lost, "may_be_lost_tokens": self.may_be_lost_tokens}
+        return super().as_json() | {name: value for name, value in (more | most | perhaps).items() if value}
 
 
 class Reserved(Protocol):
@@ -86,6 +101,13 @@ class _Measure:
         found: Left | None = getattr(totals, self.left)
         return found
 
+    def uncharged_in(self, totals: Totals) -> float:
+        """What attempts that were cut off may have spent, and was not charged."""
+        left = self.left_in(totals)
+        if left is None:
+            return 0.0
+        return max(round(left.items * (self.dearest_in(totals) or 0) - left.used - left.charged, 10), 0.0)
+
     def total_in(self, totals: Totals) -> float:
         """Everything spent, with what was lost. The cost includes that already."""
         return totals.cost or 0.0 if self is DOLLARS else totals.tokens + totals.lost_tokens
@@ -93,6 +115,7 @@ class _Measure:
 
 DOLLARS = _Measure("lost", "dearest", "reserved", "left")
 TOKENS = _Measure("lost_tokens", "dearest_tokens", "reserved_tokens", "left_tokens")
+MEASURES = (DOLLARS, TOKENS)
 
 
 @dataclass(slots=True)
@@ -131,29 +154,43 @@ class Purse:
 
     def charge_unknown(self, row: int) -> None:
         """An attempt ended that may have spent something and could not report it: what was reserved for it is lost."""
-        for measure, _ in self.limits:
-            self._lose(measure, self._rest(measure, row))
+        for measure in MEASURES:
+            rest = self._rest(measure, row)
+            if self._is_limited(measure):
+                self._lose(measure, rest)
+            else:
+                self._leave(measure, 1, used=(measure.dearest_in(self.totals) or 0) - rest)
 
     def charge_left(self, running: Collection[Reserved]) -> None:
         """A launch died with these in flight: each may have cost as much as the most expensive, also a later one."""
         for one in running:
             self.set_aside(one.used)
-        for measure, _ in self.limits if running else ():
-            dearest = measure.dearest_in(self.totals) or 0
-            left = measure.left_in(self.totals) or Left()
-            used = left.used + sum(dearest - getattr(one, measure.reserved) for one in running)
-            left = structs.replace(left, items=left.items + len(running), used=round(used, 10))
-            setattr(self.totals, measure.left, left)
-            self._price_left(measure)
+        for measure in MEASURES if running else ():
+            dearest = measure.dearest_in(self.totals)
+            if dearest is None:
+                # Nothing was reserved yet: what they reported is all that is known.
+                used = sum(measure.of(one.used) or 0 for one in running if one.used is not None)
+            else:
+                used = sum(dearest - getattr(one, measure.reserved) for one in running)
+            self._leave(measure, len(running), used=used)
+        # Also what was left while there was no budget.
+        for measure in MEASURES:
+            self._charge_left(measure)
 
-    def _price_left(self, measure: _Measure) -> None:
-        left = measure.left_in(self.totals)
-        if left is not None:
-            amount = left.items * (measure.dearest_in(self.totals) or 0) - left.used - left.charged
-            if amount > 0:
-                left = structs.replace(left, charged=round(left.charged + amount, 10))
-                setattr(self.totals, measure.left, left)
-                self._lose(measure, amount)
+    def _leave(self, measure: _Measure, items: int, *, used: float) -> None:
+        left = measure.left_in(self.totals) or Left()
+        left = structs.replace(left, items=left.items + items, used=round(left.used + used, 10))
+        setattr(self.totals, measure.left, left)
+
+    def _charge_left(self, measure: _Measure) -> None:
+        """Under a budget, what was left counts as spent."""
+        left, amount = measure.left_in(self.totals), measure.uncharged_in(self.totals)
+        if left is not None and amount and self._is_limited(measure):
+            setattr(self.totals, measure.left, structs.replace(left, charged=round(left.charged + amount, 10)))
+            self._lose(measure, amount)
+
+    def _is_limited(self, measure: _Measure) -> bool:
+        return any(measure is one for one, _ in self.limits)
 
     def _lose(self, measure: _Measure, amount: float) -> None:
         if amount:
@@ -191,11 +228,11 @@ class Purse:
             self.recorded.pop(row, None)
         if spent is None:
             return None
-        for measure in (DOLLARS, TOKENS):
+        for measure in MEASURES:
             amount = measure.of(spent)
             if amount is not None and amount >= (measure.dearest_in(self.totals) or 0):
                 setattr(self.totals, measure.dearest, amount)
-                self._price_left(measure)
+                self._charge_left(measure)
         self._ended += 1
         return spent
 
@@ -217,10 +254,20 @@ class Purse:
                 return _reached(measure, limit, total, dearest)
         return None
 
+    def raised(self) -> str:
+        """The flags that give the run room again: each limit that is reached, doubled or more."""
+        flags = []
+        for measure, limit in self.limits:
+            needed = measure.total_in(self.totals) + (measure.dearest_in(self.totals) or 0)
+            needed += sum(self._rest(measure, row) for row in self.in_flight)
+            if needed > limit + _DUST or measure.total_in(self.totals) >= limit:
+                enough = 2 * limit if 2 * limit >= needed else 2 * needed
+                flags.append(f"--budget {enough:.6g}" if measure is DOLLARS else f"--token-budget {math.ceil(enough)}")
+        return " ".join(flags)
+
     def reserved(self, row: int) -> tuple[float, float]:
-        """What an item in flight may still cost, for `running`: dollars and tokens, where they are limited."""
-        rest = {measure: self._rest(measure, row) for measure, _ in self.limits}
-        return rest.get(DOLLARS, 0.0), rest.get(TOKENS, 0.0)
+        """What an item in flight may still cost, for `running`: dollars and tokens."""
+        return self._rest(DOLLARS, row), self._rest(TOKENS, row)
 
     def _rest(self, measure: _Measure, row: int) -> float:
         usage = self.in_flight.get(row)
@@ -234,3 +281,13 @@ def _reached(measure: _Measure, limit: float, total: float, dearest: float | Non
         return f"the budget of {format_cost(limit)} is reached: {format_cost(total)} is spent{more}"
     more = f", and the largest item so far took {dearest:,.0f}" if dearest is not None else ""
     return f"the budget of {limit:,.0f} tokens is reached: {total:,.0f} are used{more}"
+
+
+def lost_words(usage: Mapping[str, float]) -> str:
+    """What crashes may have cost, in words; empty if nothing. `usage` is the JSON form of totals."""
+    words = [f"{format_cost(lost)} of it lost in crashes"] if (lost := usage.get("lost")) else []
+    if more := usage.get("may_be_lost"):
+        words.append(f"at least {format_cost(more)} more may be lost in crashes")
+    elif "cost" not in usage and (tokens := usage.get("lost_tokens", 0) + usage.get("may_be_lost_tokens", 0)):
+        words.append(f"at least {tokens:,.0f} tokens more may be lost in crashes")
+    return ", ".join(words)

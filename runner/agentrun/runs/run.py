@@ -228,16 +228,18 @@ class Run:
         checkpoint.waiting = ranges[WAITING].listed()
         checkpoint.updated_at = now = now_text()
         checkpoint.running = running = []
+        totals = self.purse.totals
+        is_priced = totals.dearest is not None or totals.dearest_tokens is not None
         for slot, work in in_flight.items():
             work.since = work.since or now
             entry = Running(index=work.item.index, key=work.item.key, slot=slot, since=work.since)
-            if self.purse.limits:
+            if is_priced:
                 entry.reserved, entry.reserved_tokens = self.purse.reserved(work.row)
             if self.purse.in_flight:
                 entry.used = self.purse.unrecorded(work.row)
             running.append(entry)
         # As it is at this moment, like `running`: what is reported while this is written would be charged twice.
-        checkpoint.usage = structs.replace(self.purse.totals)
+        checkpoint.usage = structs.replace(totals)
         context.deaths, context.versions = self.deaths, ledger.versions
         context.empty = ledger.empty if self.job.empty != "allow" else 0
         if self.job.carry:

@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import to_builtins
+from msgspec import structs, to_builtins
 
 from agentrun.checkpoint.checkpoint import Checkpoint, Running
 from agentrun.checkpoint.checkpoint import Stopped as Stopped
 from agentrun.checkpoint.summary import OpenQuestion as OpenQuestion
 from agentrun.checkpoint.summary import Summary as Summary
 from agentrun.errors import AgentrunError, CheckpointError, DiskError, TrustError
-from agentrun.money.budget import Totals
+from agentrun.money.budget import Purse, Totals
 from agentrun.store.folder.catalogue import FolderCatalogue
 from agentrun.store.port import Catalogue, Reader, Store
 from agentrun.store.port import HistoryEvent as HistoryEvent
@@ -185,7 +185,7 @@ def _unfinished(reader: Reader, checkpoint: Checkpoint, folder: Path | None) -> 
         versions=context.versions,
         budget=context.budget,
         token_budget=context.token_budget,
-        usage=checkpoint.usage,
+        usage=checkpoint.usage if holder is not None else _after_crash(checkpoint),
         date=context.date,
         stopped=checkpoint.stopped if holder is None else None,
         why=_why(checkpoint) if holder is None else "",
@@ -195,6 +195,15 @@ def _unfinished(reader: Reader, checkpoint: Checkpoint, folder: Path | None) -> 
         failed=checkpoint.failed,
         waiting=checkpoint.waiting,
     )
+
+
+def _after_crash(checkpoint: Checkpoint) -> Totals:
+    """The totals as the next launch will have them, with what the items in flight may have cost if the last one was
+    killed."""
+    context = checkpoint.context
+    purse = Purse(structs.replace(checkpoint.usage), context.budget, context.token_budget)
+    purse.charge_left(checkpoint.running)
+    return purse.totals
 
 
 def _why(checkpoint: Checkpoint) -> str:

@@ -214,6 +214,47 @@ def test_no_further_attempt_is_made_that_would_pass_the_budget(world: World) -> 
     assert summary.counts["pending"] == 1
 
 
+# ---- without a budget
+
+
+def test_without_a_budget_a_launch_that_died_is_counted_beside_the_cost(world: World) -> None:
+    world.items(*names(40))
+    bill: dict[str, float] = {}
+    world.job = replace(world.job, concurrency=4)
+    world.crash(costing(bill=bill), commits=9, landed=True)
+    state = world.state()
+    assert state is not None
+    assert [one.reserved for one in state.running] == [0.1] * 4
+    summary = world.go(costing(bill=bill))
+    assert summary.exit_code == 0
+    assert summary.usage.cost == pytest.approx(4.0)
+    assert summary.usage.may_be_lost == pytest.approx(0.4)
+    assert sum(bill.values()) <= 4.4 + 1e-9
+    # A new run begins with nothing.
+    assert world.go(costing(bill=bill), fresh=True).usage.may_be_lost == 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_without_a_budget_cost_and_what_may_be_lost_cover_what_the_provider_counted(world: World, seed: int) -> None:
+    chance, bill = random.Random(seed), dict[str, float]()
+    world.items(*names(200))
+    world.job = replace(world.job, concurrency=8)
+    for _ in range(4):
+        world.crash(costing(bill=bill), commits=chance.randint(1, 5), landed=chance.random() < 0.5)
+    summary = world.go(costing(bill=bill))
+    usage, state = summary.usage, sum(bill.values())
+    assert usage.cost is not None
+    assert usage.cost - 1e-9 <= state <= usage.cost + usage.may_be_lost + 1e-9
+
+
+def test_agents_that_report_nothing_have_nothing_reserved(world: World) -> None:
+    world.items(*names(9))
+    world.job = replace(world.job, concurrency=4)
+    world.crash(commits=3, landed=True)
+    summary = world.go()
+    assert summary.usage.as_json() == {}
+
+
 def cost_of(one: Record | Try) -> float | None:
     assert one.usage is not None
     return one.usage.cost
