@@ -67,6 +67,7 @@ def asked_job(given: Given, command: Sequence[str] | None = None, *, resumes: bo
 def _layer(given: Given, command: Sequence[str] | None, base: Path, *, agent: str | None = None) -> Layer:
     """The flags as a job in `base` would write them."""
     from agentrun.job.fields import FLAGS_LABEL, RUN, Layer
+    from agentrun.values.units import number_or_text
     from agentrun_cli.terminal import HERE
 
     layer = dict(given.of(_TOP))
@@ -90,7 +91,9 @@ def _layer(given: Given, command: Sequence[str] | None, base: Path, *, agent: st
     if items := _items(given, HERE, base):
         layer["items"] = items
     if run := dict(given.of(RUN)):
-        layer["run"] = run
+        # Numbers, or "none".
+        numbers = {name: number_or_text(run[name]) for name in ("budget", "token_budget") if name in run}
+        layer["run"] = run | numbers
     return Layer(FLAGS_LABEL, layer)
 
 

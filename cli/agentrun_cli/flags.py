@@ -66,10 +66,10 @@ Temperature = Annotated[
 ]
 Serve = Annotated[bool, typer.Option("--serve", help="Run the command as one long-lived program per slot.")]
 Budget = Annotated[
-    float | None, typer.Option("--budget", metavar="USD", help="Budget of the whole run, in US dollars.")
+    str | None, typer.Option("--budget", metavar="USD", help="Budget of the whole run, in US dollars; none removes it.")
 ]
 TokenBudget = Annotated[
-    int | None, typer.Option("--token-budget", metavar="N", help="Budget of the whole run, in tokens.")
+    str | None, typer.Option("--token-budget", metavar="N", help="Budget of the whole run, in tokens; none removes it.")
 ]
 Parse = Annotated[
     str | None, typer.Option("--parse", metavar="AS", help="How to read a command's output: text or json.")

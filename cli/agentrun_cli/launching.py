@@ -69,9 +69,9 @@ def options_of(given: Given, *, resume: bool) -> Options:
     names = ("fresh", "limit", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps")
     asked = dict(given.of(names))
     if (rerun := given.get("rerun")) is not None:
-        asked["rerun"] = rerun_of(rerun)
+        asked["rerun"] = rerun_of(rerun, name="--rerun")
     if given.get("only"):
-        asked["only"] = only_of(given.get("only"))
+        asked["only"] = only_of(given.get("only"), name="--only")
     # With --if-free, do not wait for the lock.
     return Options(resume=resume, wait_seconds=0.5 if given.get("if_free") else 5.0, **asked)
 
@@ -141,8 +141,8 @@ def _nothing_to_resume(job: Job, store: Store) -> Summary | None:
 def _refuse_what_needs_a_run(job: Job, options: Options) -> None:
     from agentrun.errors import UsageError
 
-    given = "--failed" if options.failed else "--limit" if options.limit is not None else ""
-    if given:
+    flags = {"--failed": options.failed, "--limit": options.limit is not None, "--only": options.only}
+    for given in [flag for flag, is_given in flags.items() if is_given][:1]:
         raise UsageError(f"{given} needs an unfinished run, and there is none; use: agentrun start {job.name}")
 
 

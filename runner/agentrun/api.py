@@ -27,11 +27,12 @@ from agentrun.outputs.results import result_line
 from agentrun.store.port import Catalogue, Store
 from agentrun.values.text import clean
 from agentrun.views.causes import CauseGroup, group_failures
+from agentrun.views.giving_up import given_up
 from agentrun.views.item import ItemView
 from agentrun.views.listing import read_items
 from agentrun.watching import open_view
 
-_TOP_VALUES = ["output", "version", "isolation", "env_file", "needs_env", "carry", "params"]
+_TOP_VALUES = ["output", "version", "isolation", "env_file", "needs_env", "carry", "params", "prices"]
 _OPTIONS = ["fresh", "rerun", "limit", "only", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps"]
 _NOT_DONE = ("failed", "skipped", "waiting")
 _CAUSES_SHOWN, _KEYS_SHOWN = 3, 3
@@ -160,7 +161,8 @@ def run(
     `items` are dicts, texts (`str`) or files (`Path`). Further values are those of a job file (`concurrency`,
     `output`, `params`, `timeout`, `retries`, `allow_failures`, `isolation`, `carry` …) and `fresh`, `rerun`, `limit`,
     `only` (a pattern for keys, or several: the other items stay pending), `failed`, `overwrite`, `allow_gone`,
-    `accept_edits`, `forget_steps`. Works in scripts, in notebooks and in a running event loop.
+    `accept_edits`, `forget_steps`. None means not given; `budget="none"` removes that of an earlier launch. Works in
+    scripts, in notebooks and in a running event loop.
 
     `progress` shows the launch at work on standard error; by default it does so on a terminal and in a notebook.
     """
@@ -279,6 +281,8 @@ class _Launching:
             self._give_environment_back()
             raise
         self.store: Store = store if store is not None else store_of(self.opened)
+        if self.options.fresh and (work := given_up(self.store).work_of_people):
+            warnings.warn(f"{self.job.name}: fresh=True gives up {work}", stacklevel=3)
         self.items = items
         self.on_event = on_event
         self.progress = progress

@@ -27,6 +27,8 @@ class Progress:
     """Settled by this launch."""
     to_run: int = 0
     """What this launch set out to settle."""
+    others: int = 0
+    """How many pending items it leaves for another launch (--only)."""
     cost: float | None = None
     began: float = field(default_factory=time.monotonic)
     in_flight: Mapping[int, Work] = field(default_factory=dict)

@@ -159,6 +159,11 @@ def test_the_rate_is_that_of_the_last_minute_and_of_this_launch() -> None:
     assert pace.seconds_left(360.0) == pytest.approx(110 / (90 / 360))
 
 
+def test_the_time_left_does_not_count_items_that_are_left_for_another_launch() -> None:
+    progress = Progress({"done": 10}, total=1000, to_run=30, others=970, settled_here=10, began=0.0)
+    assert Pace(progress).seconds_left(10.0) == pytest.approx(20.0)
+
+
 def test_items_that_take_minutes_have_a_rate_too() -> None:
     progress = Progress({"done": 1}, total=3, settled_here=1, to_run=3, began=0.0)
     pace = Pace(progress)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -225,6 +226,96 @@ def test_what_a_crash_may_have_cost_is_told_without_a_budget_too(agentrun: Run, 
     assert f"  cost:         $0.15 ({lost})\n" in ended.stderr
     assert json.loads(ended.stdout)["usage"]["may_be_lost"] == 0.05
     assert f"  cost        $0.15, {lost}\n" in agentrun("status", "dying").stdout
+
+
+UNPRICED = """\
+def work(item, ctx):
+    ctx.usage(model="my-model", input_tokens=100_000, output_tokens=1_000)
+    return item.text
+"""
+
+
+@pytest.fixture
+def unpriced(tmp_path: Path) -> Path:
+    """A job with a budget, whose model nobody knows."""
+    (tmp_path / "agent.py").write_text(UNPRICED)
+    (tmp_path / "items.txt").write_text("one\ntwo\nthree\n")
+    job = 'name = "work"\nagent = "agent.py:work"\n[items]\nlines = "items.txt"\n[run]\nbudget = 1.0\n'
+    (tmp_path / "job.toml").write_text(job)
+    return tmp_path
+
+
+def test_a_model_without_a_price_stops_the_run_and_its_price_in_the_job_file_continues_it(
+    agentrun: Run, unpriced: Path
+) -> None:
+    ended = agentrun("start", "job.toml")
+    assert ended.returncode == 4
+    assert 'a budget is set, but no price is known for the model "my-model"' in ended.stderr
+    advised = re.search(r"add (\[.*\]) to (\S+), with (\w+) = … and (\w+) = …", ended.stderr)
+    assert advised is not None
+    with (unpriced / advised[2]).open("a") as file:
+        file.write(f"{advised[1]}\n{advised[3]} = 0.25\n{advised[4]} = 2.00\n")
+    ended = agentrun("resume", "work")
+    assert (ended.returncode, ended.stderr.count("\n")) == (0, 4), ended.stderr
+    # Of the two items that ran with a price; the first has none.
+    assert "  cost:         $0.054, 300,000 tokens in, 3,000 out\n" in ended.stderr
+
+
+def test_the_flags_that_limit_tokens_in_place_of_dollars_continue_it_and_are_kept(
+    agentrun: Run, unpriced: Path
+) -> None:
+    ended = agentrun("start", "job.toml")
+    advised = re.search(r"limit tokens in place of dollars: (--.*)", ended.stderr)
+    assert advised is not None
+    ended = agentrun("resume", "work", *advised[1].split(), "--limit", "1")
+    assert ended.returncode == 4 and "--limit is reached" in ended.stderr
+    said = json.loads(agentrun("status", "work", "--json").stdout)
+    assert (said["budget"], said["token_budget"]) == (None, 1_000_000)
+    assert agentrun("resume", "work").returncode == 0
+    # After a finished run, the job file counts again.
+    assert "a budget of $1.00" in agentrun("start", "job.toml", "--plan", "--fresh").stdout
+
+
+def test_none_removes_the_budgets_of_the_job_file_and_of_an_earlier_launch(agentrun: Run, unpriced: Path) -> None:
+    assert agentrun("start", "job.toml", "--budget", "none", "--token-budget", "101000").returncode == 4
+    ended = agentrun("resume", "work", "--token-budget", "none")
+    assert ended.returncode == 0, ended.stderr
+    assert "budget" not in agentrun("status", "work").stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--budget", "much"], 'run.budget is "much"; write US dollars, such as 5.00 ("none": no budget)'),
+        (["--budget", "nan"], "run.budget is"),
+        (["--token-budget", "1.5"], "run.token_budget is 1.5; write a whole number, 1 or more"),
+        (["--rerun", "some"], "--rerun is 'some'; write old-agent"),
+    ],
+)
+def test_what_is_no_budget_is_refused(agentrun: Run, unpriced: Path, flags: list[str], said: str) -> None:
+    ended = agentrun("start", "job.toml", *flags)
+    assert ended.returncode == 2 and said in ended.stderr
+
+
+def test_only_needs_an_unfinished_run_to_resume(agentrun: Run, unpriced: Path) -> None:
+    assert agentrun("start", "job.toml", "--budget", "none").returncode == 0
+    ended = agentrun("resume", "work", "--only", "one")
+    assert ended.returncode == 2
+    assert ended.stderr == "--only needs an unfinished run, and there is none; use: agentrun start work\n"
+
+
+def test_a_program_that_reports_nothing_is_told_how_and_that_works(agentrun: Run, unpriced: Path) -> None:
+    (unpriced / "work.sh").write_text("echo hi\n")
+    items = ["--items", "items.txt", "--as", "lines"]
+    ended = agentrun("start", "--name", "sh", *items, "--budget", "1", "--", "sh", "work.sh", "{}")
+    assert ended.returncode == 4
+    advised = re.search(r"or (agentrun usage .*) if it is free; or remove the budget: (--.*)", ended.stderr)
+    assert advised is not None
+    (unpriced / "work.sh").write_text(f"{advised[1]}; echo hi\n")
+    ended = agentrun("resume", "sh", "--limit", "1")
+    assert ended.returncode == 4 and "--limit is reached" in ended.stderr
+    (unpriced / "work.sh").write_text("echo hi\n")
+    assert agentrun("resume", "sh", *advised[2].split()).returncode == 0
 
 
 def closing(**changes: Any) -> list[str]:

@@ -23,6 +23,8 @@ import pytest
 import agentrun
 from agentrun.events import Began, Ended, Event, Planned, Waiting
 from agentrun.executors import loop as inloop
+from agentrun.people import desk
+from agentrun.views.finding import open_known
 from waiting import eventually
 
 
@@ -565,6 +567,33 @@ def test_a_step_that_is_remembered_is_not_what_an_item_is_doing() -> None:
 
     agentrun.run(agent, items=["a"], name="again", on_event=events.append).check()
     assert doing == [{"a": ""}, {"a": ""}]
+
+
+async def unpriced(item: agentrun.Item, ctx: agentrun.Context) -> str:
+    ctx.usage(model="my-model", input_tokens=1_000_000, output_tokens=0)
+    return item.text
+
+
+def test_prices_and_a_budget_that_is_removed() -> None:
+    given: dict[str, Any] = {"items": ["a", "b", "c"], "name": "priced"}
+    stopped = agentrun.run(unpriced, budget=1.0, **given)
+    assert stopped.exit_code == 4 and 'no price is known for the model "my-model"' in stopped.reason
+    assert 'prices={"my-model": {"input": …, "output": …}}' in str(stopped)
+    # None is not given: the budget of the launch before holds.
+    again = agentrun.run(unpriced, budget=None, limit=1, **given)
+    assert again.exit_code == 4 and "no price" in again.reason
+    prices = {"my-model": {"input": 0.25, "output": 2.0}}
+    summary = agentrun.run(unpriced, budget="none", prices=prices, **given).check()
+    assert summary.details["usage"]["cost"] == pytest.approx(0.25)
+
+
+def test_fresh_names_what_people_did_before_it_gives_that_up(tmp_path: Path) -> None:
+    agentrun.run(shout, items=["a", "b"]).check()
+    agentrun.run(shout, items=["a", "b"], fresh=True).check()
+    desk.redo(open_known("shout", tmp_path), desk.Selection(items=["a"]))
+    with pytest.warns(UserWarning, match="shout: fresh=True gives up 1 posted redo") as caught:
+        agentrun.run(shout, items=["a", "b"], fresh=True).check()
+    assert caught[0].filename == __file__
 
 
 class Tty(io.StringIO):

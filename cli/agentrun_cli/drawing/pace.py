@@ -43,7 +43,7 @@ class Pace:
         progress, rate = self._progress, self.per_second(now, TRUSTED_SECONDS)
         if rate is None:
             return None
-        pending = progress.total - progress.settled - progress.waiting
+        pending = progress.total - progress.settled - progress.waiting - progress.others
         return max(pending, progress.to_run - progress.settled_here, 0) / rate
 
 

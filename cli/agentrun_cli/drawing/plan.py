@@ -158,10 +158,7 @@ def given_up_words(given_up: GivenUp) -> str:
         waiting = f" and {given_up.waiting:,} waiting for a person" if given_up.waiting else ""
         finished = counted(given_up.finished, "finished item")
         parts.append(f"the unfinished run of {began_at(given_up.run_id)} with {finished}{waiting}")
-    if given_up.edited:
-        parts.append(f"{counted(given_up.edited, 'output')} edited by hand")
-    parts += [f"{count:,} posted {kind}{'' if count == 1 else 's'}" for kind, count in given_up.posted.items()]
-    return ", ".join(parts)
+    return ", ".join([*parts, given_up.work_of_people] if given_up.work_of_people else parts)
 
 
 def _share(planned: Planned) -> str:

@@ -186,6 +186,8 @@ class Context:
             named = {"model": model, "provider": provider, "cost": cost}
             known = {name: value for name, value in named.items() if value is not None}
             reported = replace(read_usage(response), **known)
+            if cost is not None:
+                reported = replace(reported, estimated=False)
         self._open_end().send(Used(reported))
         return _Sent()
 

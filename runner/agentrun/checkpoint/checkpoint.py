@@ -83,6 +83,8 @@ class RunContext(Struct, omit_defaults=True, kw_only=True):
     """How many done items each version of the agent made."""
     empty: Count = 0
     """How many done items have an empty output."""
+    others: Count = 0
+    """How many pending items the last launch left for another one (--only)."""
     output: str = ""
     """Where the last launch was to put the results; this run has a claim on it."""
     completing: str = ""

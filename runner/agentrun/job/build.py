@@ -12,6 +12,7 @@ from typing import Any
 from agentrun.errors import JobError
 from agentrun.job.fields import AGENTS, KINDS, Layer, Value, Values
 from agentrun.job.job import STANDARD_INPUT, Empty, Isolation, ItemsKind, ItemsSpec, Job, Parse
+from agentrun.job.money import read_budget, read_prices, read_token_budget
 from agentrun.job.output import ITEM_NAMES, RUN_NAMES, OutputTemplate
 from agentrun.values import json as jsontext
 from agentrun.values.templates import check_argv, check_prompt, escape, fill, names_in
@@ -93,8 +94,9 @@ def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default
         keep_changed=values.flag("run.keep_changed"),
         empty=values.choice("run.empty", _EMPTIES) or "warn",
         keep_logs=values.whole("run.keep_logs", 1000, least=0, zero="0: none"),
-        budget=values.number("run.budget", "write US dollars, such as 5.00", fits=lambda found: found > 0),
-        token_budget=values.whole_or_none("run.token_budget", least=1),
+        budget=read_budget(values),
+        token_budget=read_token_budget(values),
+        prices=read_prices(values),
     )
 
 

@@ -15,6 +15,7 @@ from agentrun.values.text import quoted
 TOP = (
     "name", "agent", "command", "prompt", "model", "system", "schema", "base_url", "max_output_tokens", "temperature",
     "output", "parse", "serve", "version", "isolation", "env_file", "needs_env", "carry", "params", "items", "run",
+    "prices",
 )  # fmt: skip
 ITEMS = ("files", "jsonl", "csv", "lines", "key", "exclude")
 KINDS = ("files", "jsonl", "csv", "lines", "python")
@@ -22,6 +23,8 @@ RUN = (
     "concurrency", "timeout", "retries", "rate", "allow_failures", "stop_after_failures", "grace",
     "crash_limit", "keep_changed", "budget", "token_budget", "max_age", "empty", "keep_logs",
 )  # fmt: skip
+PRICE = ("input", "output", "cached_input", "cache_write")
+"""What is given for each model under `prices`; the first two always."""
 AGENTS: dict[str, tuple[str, ...]] = {
     "agent": ("isolation",),
     "command": ("parse", "serve"),
@@ -113,7 +116,7 @@ class Values:
             if key.startswith("params."):
                 if declared is not None and key not in declared:
                     known = [one[7:] for one in declared if one.startswith("params.")]
-                    near = _nearest(key[7:], known) or "declare it there under [params], with a default"
+                    near = nearest(key[7:], known) or "declare it there under [params], with a default"
                     raise value.refuse(f"is not a parameter of the job file; {near}")
                 value = _like(values.get(key), value)
             values[key] = value
@@ -208,7 +211,7 @@ def _flatten(layer: Layer, *, has_file: bool) -> dict[str, Value]:
     label, text = layer.label, layer.text
     flat: dict[str, Value] = {}
     items = ITEMS if has_file else (*ITEMS, "python")
-    tables: dict[str, tuple[str, ...] | None] = {"params": None, "items": items, "run": RUN}
+    tables: dict[str, tuple[str, ...] | None] = {"params": None, "items": items, "run": RUN, "prices": None}
     for key, found in layer.values.items():
         _check_known(layer, key, key, TOP)
         if key not in tables:
@@ -239,8 +242,8 @@ def _check_known(layer: Layer, dotted: str, name: str, known: Sequence[str]) -> 
         hint = "it belongs under [items]"
     else:
         below = {"run": RUN, "items": ITEMS} if known is TOP else {}
-        others = (f"{near} (under [{table}])" for table, names in below.items() if (near := _nearest(name, names)))
-        hint = _nearest(name, known) or next(others, None) or f"known here: {', '.join(known)}"
+        others = (f"{near} (under [{table}])" for table, names in below.items() if (near := nearest(name, names)))
+        hint = nearest(name, known) or next(others, None) or f"known here: {', '.join(known)}"
     raise _error(layer, dotted, f"{dotted} is not a known key; {hint}")
 
 
@@ -271,6 +274,6 @@ def _like(weaker: Value | None, value: Value) -> Value:
     return value
 
 
-def _nearest(name: str, known: Sequence[str]) -> str | None:
+def nearest(name: str, known: Sequence[str]) -> str | None:
     near = get_close_matches(name, known, n=1)
     return f"did you mean {near[0]}?" if near else None

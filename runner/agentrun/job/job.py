@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
 
 from agentrun.job.output import OutputTemplate
-from agentrun.values.units import NONE_ALLOWED, Allowance, Rate
+from agentrun.values.units import NONE_ALLOWED, Allowance, ModelPrice, Rate
 
 ItemsKind = Literal["files", "jsonl", "csv", "lines", "python"]
 Isolation = Literal["process", "thread"]
@@ -92,6 +92,8 @@ class Job:
     budget: float | None = None
     """US dollars for the whole run, over all its launches."""
     token_budget: int | None = None
+    prices: Mapping[str, ModelPrice] = field(default_factory=dict)
+    """By the name of a model: what its tokens cost, in place of the price list."""
     empty: Empty = "warn"
     """What an empty output is: something to warn of, a failed attempt, or a result like any other."""
     keep_logs: int = 1000

@@ -31,19 +31,19 @@ class Options:
     wait_seconds: float = 5.0
 
 
-def only_of(given: str | Iterable[str]) -> tuple[str, ...]:
-    """Patterns for the keys of items, as the user gave them."""
+def only_of(given: str | Iterable[str], *, name: str = "only") -> tuple[str, ...]:
+    """Patterns for the keys of items, as the user gave them; `name` is for the message."""
     patterns = (given,) if isinstance(given, str) else tuple(given)
     for pattern in patterns:
         if not isinstance(pattern, str) or not pattern:
-            raise UsageError(f"only is {pattern!r}; write a key, or a pattern such as 'docs/2026-*'")
+            raise UsageError(f"{name} is {pattern!r}; write a key, or a pattern such as 'docs/2026-*'")
     return patterns
 
 
-def rerun_of(given: str) -> Rerun:
-    """Which finished items to run again, as the user wrote it."""
+def rerun_of(given: str, *, name: str = "rerun") -> Rerun:
+    """Which finished items to run again, as the user wrote it; `name` is for the message."""
     choices: tuple[Rerun, ...] = ("old-agent", "all")
     for choice in choices:
         if given == choice:
             return choice
-    raise UsageError(f"rerun is {given!r}; write old-agent, for the results of older agent versions, or all")
+    raise UsageError(f"{name} is {given!r}; write old-agent, for the results of older agent versions, or all")

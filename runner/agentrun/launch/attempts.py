@@ -20,6 +20,7 @@ from agentrun.executors.port import Executor
 from agentrun.job.job import Job
 from agentrun.launch.channel import RunnerEnd
 from agentrun.launch.progress import ProgressReports
+from agentrun.money.usage import Reported
 from agentrun.outputs.files import ItemFiles, ItemFilesError
 from agentrun.outputs.logs import DONE_BYTES, KEPT_BYTES, ItemLogs
 from agentrun.runs.units import Ended, Unit, Work
@@ -68,8 +69,8 @@ class Attempts:
         self._watcher = watcher
         self._progress = ProgressReports(watcher)
         self._sleep = sleep
-        self.unpriced = ""
-        """Why a usage that was reported cannot count towards the budget."""
+        self.unpriced: Reported | None = None
+        """The first usage that has no price, and so cannot count towards the budget."""
         self._running = 0
         self._numbers: dict[int, tuple[int, int]] = {}
         """By row, of items that were parked in this launch: their generation, and the number of their last attempt."""
@@ -207,8 +208,8 @@ class Attempts:
     def report_progress(self, key: str, text: str) -> None:
         self._progress.report(key, text)
 
-    def miss_price(self, why: str) -> None:
-        self.unpriced = self.unpriced or why
+    def miss_price(self, reported: Reported) -> None:
+        self.unpriced = self.unpriced or reported
 
     # ---- how an attempt ended
 

@@ -31,6 +31,7 @@ def update_context(run: Run, store: Store, options: Options, *, spool: str | Non
     context.launches += 1
     # A new run has no records of items that are gone.
     context.gone = run.plan.gone if run.resumed else 0
+    context.others = run.only.left_out(run.ledger) if run.only is not None else 0
     context.budget, context.token_budget = job.budget, job.token_budget
     if store.folder is not None:
         context.place = place_of(job, store.folder)

@@ -59,7 +59,7 @@ class LaunchSide(Protocol):
     def report_progress(self, key: str, text: str) -> None:
         """Show people what the item is doing."""
 
-    def miss_price(self, why: str) -> None:
+    def miss_price(self, reported: Reported) -> None:
         """Note that the price of something that was used is not known."""
 
 
@@ -174,11 +174,11 @@ class RunnerEnd:
     # ---- money
 
     def _charge(self, reported: Reported) -> None:
-        from agentrun.money.prices import price, why_no_price
+        from agentrun.money.prices import price
 
-        cost = price(reported)
+        cost = price(reported, self._launch.run.job.prices)
         if cost is None:
-            self._launch.miss_price(why_no_price(reported))
+            self._launch.miss_price(reported)
         usage = Usage.of(replace(reported, cost=cost))
         if not self._launch.run.purse.totals.has_room_for(usage):
             why = "usage: the run's total would be over 2**53; report tokens as whole numbers and costs in US dollars"

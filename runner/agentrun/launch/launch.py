@@ -190,6 +190,7 @@ class Launch:
         if is_quiet:
             self._open(slots)
         await checkpointing.commit()
+        self.progress.others = run.context.others
         if self._job_json is not None:
             store.keep(JOB_JSON, [self._job_json])
         if store.folder is not None:

@@ -16,6 +16,7 @@ from agentrun.events import Planned, Warned, Watcher
 from agentrun.items.open import Source, encode_python_items
 from agentrun.job.job import STANDARD_INPUT, Job
 from agentrun.job.options import Options
+from agentrun.launch.pricing import check_price
 from agentrun.outputs.claim import Claim
 from agentrun.outputs.output import Output, open_output
 from agentrun.outputs.place import make_output_folder
@@ -94,6 +95,7 @@ class Preparation:
         """For a run that is resumed, or begins a series."""
         self._check_output(checkpoint)
         prepared = replace(self._recover(checkpoint, self.store), abandoned=abandoned)
+        check_price(self.job, prepared.run.plan)
         check_item_files(prepared.run, prepared.source, self._output(checkpoint))
         self._announce(prepared.run)
         return prepared
@@ -106,6 +108,7 @@ class Preparation:
             run = prepared.run
             if is_as_finished(run, finished):
                 return self._keep_all(run, reader, finished)
+            check_price(self.job, run.plan)
             self._check_output(checkpoint)
             check_item_files(run, prepared.source, self._output(checkpoint))
             self._announce(run)

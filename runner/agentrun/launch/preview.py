@@ -14,6 +14,7 @@ from agentrun.checkpoint.summary import Summary, checkpoint_after, last_finished
 from agentrun.errors import AgentrunError, CheckpointError
 from agentrun.events import Planned
 from agentrun.launch.prepare import new_series
+from agentrun.launch.pricing import check_price
 from agentrun.outputs.claim import Claim
 from agentrun.outputs.output import Output
 from agentrun.outputs.workspace import Workspace
@@ -113,6 +114,7 @@ class _Preview:
             if finished is not None and is_as_finished(run, finished):
                 nothing = as_kept(run, finished)
             try:
+                check_price(job, run.plan)
                 check_plan(run.plan, source, accepted=context.gone, options=self.options, is_new_run=is_new)
                 check_item_files(run, source, output)
             except AgentrunError as error:

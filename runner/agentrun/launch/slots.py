@@ -15,7 +15,8 @@ from agentrun.events import Asked, Failed, Settled, Stopping, Watcher, ignore
 from agentrun.launch.attempts import Attempts
 from agentrun.launch.committer import Checkpointing
 from agentrun.launch.empties import EmptyOutputs
-from agentrun.money.usage import Usage
+from agentrun.launch.pricing import how_to_price, how_to_report, no_price
+from agentrun.money.usage import Reported, Usage
 from agentrun.outputs.logs import ItemLogs
 from agentrun.runs.run import Run
 from agentrun.runs.units import Ended, Unit, Work
@@ -132,7 +133,7 @@ class Slots:
             return None
         if run.job.carry and run.is_held_up:
             return None
-        if self._attempts.unpriced and purse.budget is not None:
+        if self._attempts.unpriced is not None and purse.budget is not None:
             self._stop_for_price(self._attempts.unpriced)
             return None
         if purse.limits and (why := purse.refusal()):
@@ -320,16 +321,11 @@ class Slots:
     def _stop_for_silence(self, work: Work) -> None:
         """Without knowing what the items use, a budget means nothing."""
         text = f'a budget is set, but "{work.item.key}" finished without reporting its usage'
-        hint = "add ctx.usage(response) to the agent, or ctx.usage(cost=0) if it is free"
-        self.stop(StopReason(4, text, hint))
+        self.stop(StopReason(4, text, how_to_report(self._run.job)))
 
-    def _stop_for_price(self, why: str) -> None:
-        if not self._run.job.prompt:
-            self.stop(StopReason(4, why, "then resume"))
-            return
-        # A prompt has no line to add.
-        hint = "limit the run by token_budget in place of budget, then resume"
-        self.stop(StopReason(4, why.partition(";")[0], hint))
+    def _stop_for_price(self, reported: Reported) -> None:
+        """Without knowing what they cost, neither."""
+        self.stop(StopReason(4, no_price(reported), how_to_price(self._run.job, reported)))
 
     def stop(self, reason: StopReason) -> None:
         """No new items, and no retries. Attempts in flight continue; see `cancel`.

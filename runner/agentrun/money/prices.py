@@ -1,21 +1,44 @@
-"""What usage costs, in US dollars: as reported, or by the price list of the installed genai-prices.
+"""What usage costs, in US dollars: as reported, by the prices that the job gives, or by the list of genai-prices.
 
 Nothing is fetched: the list is as old as the package. Importing it takes about 0.3 s, so it waits for the first price.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from agentrun.money.usage import COST_DIGITS, TOKEN_FIELDS, Reported
+from agentrun.values.units import ModelPrice
 
-FREE = "ctx.usage(cost=0) if it is free"
+NO_PRICES: Mapping[str, ModelPrice] = {}
 
 
-def price(reported: Reported) -> float | None:
-    """What the usage costs; None if that is unknown, never a guess."""
-    if reported.cost is not None:
+def price(reported: Reported, prices: Mapping[str, ModelPrice] = NO_PRICES) -> float | None:
+    """What the usage costs; None if that is unknown, never a guess.
+
+    `prices` are those that the job gives. They come before the price list, and a reported cost before both.
+    """
+    if reported.cost is not None and not reported.estimated:
         return reported.cost
+    if (given := _given(reported, prices)) is not None:
+        cost = given.of(
+            input_tokens=reported.input_tokens,
+            output_tokens=reported.output_tokens,
+            read=reported.cache_read_tokens,
+            written=reported.cache_write_tokens,
+        )
+        return round(cost, COST_DIGITS)
+    return reported.cost if reported.cost is not None else _listed(reported)
+
+
+def _given(reported: Reported, prices: Mapping[str, ModelPrice]) -> ModelPrice | None:
+    """By the model's name exactly as it is reported, with the provider before it or without."""
+    if reported.model is None:
+        return None
+    return prices.get(reported.model) or prices.get(f"{reported.provider}:{reported.model}")
+
+
+def _listed(reported: Reported) -> float | None:
     if reported.model is None:
         return None
     try:
@@ -36,18 +59,11 @@ def price(reported: Reported) -> float | None:
 
 
 def why_no_price(reported: Reported) -> str:
-    """What is missing if `price` returned None, and the line to add."""
+    """What is missing if `price` returned None."""
     if reported.model is None:
-        return (
-            "usage without a model has no price; "
-            f"name it: ctx.usage(response, model=…), or give ctx.usage(response, cost=…), or {FREE}"
-        )
-    if not has_price_list():
-        return (
-            'prices need the extra llm: install agentrun-batch with it, as in pip install -e ".[llm]"; '
-            f"or give the cost: ctx.usage(response, cost=…), or {FREE}"
-        )
-    return f'no price is known for the model "{reported.model}"; give the cost: ctx.usage(response, cost=…), or {FREE}'
+        return "usage without the name of a model has no price"
+    known = f'no price is known for the model "{reported.model}"'
+    return known if has_price_list() else f"{known}, because the price list is not installed"
 
 
 def has_price_list() -> bool:

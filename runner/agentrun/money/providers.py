@@ -131,7 +131,8 @@ def _of_google_interaction(usage: Any) -> Reported:
 
 
 def _of_pydantic_ai(usage: Any, response: Any) -> Reported:
-    """Of a run, or of one response. It may have a cost already, computed per request, which is more exact than ours."""
+    """Of a run, or of one response. It may have a cost already, computed per request, which is more exact than ours:
+    an estimate by the price list all the same."""
     requests = whole_number("requests", _get(usage, "requests"), 1)
     if missing := whole_number("unmeasured_requests", _get(usage, "unmeasured_requests"), 0):
         raise ValueError(
@@ -181,6 +182,7 @@ def _reported(
         cache_write_1h_tokens=cache_write_1h_tokens,
         requests=requests,
         cost=cost,
+        estimated=cost is not None,
     )
 
 

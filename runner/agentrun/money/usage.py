@@ -51,6 +51,8 @@ class Reported(Struct, frozen=True, kw_only=True):
     requests: int = 1
     cost: float | None = None
     """In US dollars; None where the price list must tell."""
+    estimated: bool = False
+    """The cost is a library's estimate by a price list: prices that the job gives come before it."""
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Self:
@@ -75,6 +77,7 @@ class Reported(Struct, frozen=True, kw_only=True):
                 f"input_tokens is the total, including these"
             )
         force_setattr(self, "cost", _cost(self.cost))
+        force_setattr(self, "estimated", bool(self.estimated))
 
 
 class Usage(Struct, omit_defaults=True, kw_only=True):

@@ -30,6 +30,10 @@ class Only:
     def __contains__(self, row: int) -> bool:
         return row < len(self._rows) and bool(self._rows[row])
 
+    def left_out(self, ledger: Ledger) -> int:
+        """How many pending items are not among them."""
+        return sum(row not in self for row in ledger.rows_in(PENDING))
+
     def is_over(self, ledger: Ledger) -> bool:
         """Whether none of its items is pending."""
         return not any(row in self for row in ledger.rows_in(PENDING))

@@ -312,8 +312,7 @@ def check_only(job: Job, plan: Plan, only: Only) -> None:
 
 def _leave_others(run: Run, only: Only) -> None:
     """Items that --only does not name stay as they are in this launch."""
-    pending = sum(row not in only for row in run.ledger.rows_in(PENDING))
-    run.plan.others = pending + sum(row not in only for row in run.to_retry)
+    run.plan.others = only.left_out(run.ledger) + sum(row not in only for row in run.to_retry)
     run.to_retry = {row for row in run.to_retry if row in only}
     run.suspects = {row for row in run.suspects if row in only}
 

@@ -1,4 +1,4 @@
-"""Values as people write them: durations, allowances, rates.
+"""Values as people write them: durations, allowances, rates, prices.
 
 Each parser raises ValueError with the rest of a sentence, such as `is "2 parsecs"; write a duration such as …`, which
 callers put after the name of the value.
@@ -117,3 +117,32 @@ def parse_rate(value: Any) -> Rate:
     if match is None or int(match[1]) < 1:
         raise ValueError(f'is {quoted(value)}; write a rate such as "60/min", "5/s" or "1000/h"')
     return Rate(int(match[1]), 1.0 if match[2] else 60.0 if match[3] else 3600.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPrice:
+    """What a model's tokens cost, in US dollars per million."""
+
+    input: float
+    output: float
+    cached_input: float | None = None
+    """For input that was read from a cache; None: as other input."""
+    cache_write: float | None = None
+    """For input that was written to a cache; None: as other input."""
+
+    def of(self, *, input_tokens: int, output_tokens: int, read: int = 0, written: int = 0) -> float:
+        """What so many tokens cost; of the input, `read` came from a cache and `written` went to one."""
+        cached = self.input if self.cached_input is None else self.cached_input
+        write = self.input if self.cache_write is None else self.cache_write
+        plain = (input_tokens - read - written) * self.input
+        return (plain + read * cached + written * write + output_tokens * self.output) / 1_000_000
+
+
+def number_or_text(text: str) -> int | float | str:
+    """A number that was typed as text; other text as it is."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -36,6 +36,13 @@ class GivenUp:
         """Whether people's work is in it, which no launch can make again."""
         return bool(self.edited or self.posted)
 
+    @property
+    def work_of_people(self) -> str:
+        """What of it people made, as a list in words; empty if nothing."""
+        outputs = f"{self.edited:,} {'output' if self.edited == 1 else 'outputs'} edited by hand"
+        posted = [f"{count:,} posted {kind}{'' if count == 1 else 's'}" for kind, count in self.posted.items()]
+        return ", ".join([outputs, *posted] if self.edited else posted)
+
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 

@@ -33,8 +33,8 @@ class Pace:
 def read_pace(reader: Reader, checkpoint: Checkpoint) -> Pace | None:
     """The pace of the launch at work; None if nothing was settled yet."""
     counts = checkpoint.counts
-    left = counts.get("pending", 0)
-    settled = checkpoint.total - left - counts.get("waiting", 0)
+    pending = counts.get("pending", 0)
+    settled = checkpoint.total - pending - counts.get("waiting", 0)
     points: list[tuple[float, int]] = []
     for event in reader.history(recent=True):
         if event.event in ("launch", "restore"):
@@ -42,7 +42,7 @@ def read_pace(reader: Reader, checkpoint: Checkpoint) -> Pace | None:
             del points[:-1]
         elif event.settled is not None:
             points.append((age_seconds(event.at), event.settled))
-    return pace_of(points, settled=settled, left=left)
+    return pace_of(points, settled=settled, left=max(pending - checkpoint.context.others, 0))
 
 
 def pace_of(points: list[tuple[float, int]], *, settled: int, left: int) -> Pace | None:

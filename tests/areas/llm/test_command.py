@@ -187,7 +187,7 @@ def test_the_plan_asks_nothing_and_imports_nothing_heavy(agentrun: Run, docs: Pa
         (["--prompt", "{txt}", *MODEL], "prompt has the placeholder {txt}; did you mean {text}?"),
         (["--prompt", "{text}", "--model", "gpt-5"], 'model is "gpt-5"; write the provider and the model: openai:…'),
         (["--prompt", "{text}", *MODEL, "--temperature", "3"], "temperature is 3.0; write a number from 0 to 2"),
-        (["--prompt", "{text}", *MODEL, "--budget", "0"], "run.budget is 0.0; write US dollars, such as 5.00"),
+        (["--prompt", "{text}", *MODEL, "--budget", "0"], "run.budget is 0; write US dollars, such as 5.00"),
         (["--prompt", "{text}", *MODEL, "--serve"], "serve is for a command; this job has a prompt: leave it out"),
         (["--prompt", "@none.md", *MODEL], "prompt: there is no file"),
         (["a.py:f", "--prompt", "{text}", *MODEL], "a.py:f: an agent and a --prompt are both given; give one of them"),

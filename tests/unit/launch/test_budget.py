@@ -177,7 +177,7 @@ def test_a_model_without_a_price_stops_the_run_and_says_which_line_to_add(world:
     summary = world.go(script)
     assert summary.exit_code == 4
     assert "no-such-model-9000" in summary.reason
-    assert "cost=" in summary.reason
+    assert "ctx.usage(response, cost=…)" in summary.hint
     assert summary.counts["done"] == 1
     # Without a budget it is only not known.
     world.job = replace(world.job, budget=None)

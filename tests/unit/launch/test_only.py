@@ -24,11 +24,13 @@ def test_only_the_items_that_match_run_and_the_rest_stay_pending(world: World, c
     assert (summary.exit_code, summary.stopped_by, summary.counts["pending"]) == (4, "only", 2)
     assert "2 others are pending" in summary.reason
     assert world.planned().plan.others == 2
-    assert world.launch is not None and world.launch.progress.to_run == 3
+    assert world.launch is not None and (world.launch.progress.to_run, world.launch.progress.others) == (3, 2)
+    state = world.state()
+    assert state is not None and state.context.others == 2
     again = world.go(only=("a/1",))
     assert (world.ran, again.exit_code, again.stopped_by) == ([], 4, "only")
     assert world.go().exit_code == 0
-    assert sorted(world.ran) == ["b/1", "b/2"]
+    assert sorted(world.ran) == ["b/1", "b/2"] and world.launch.progress.others == 0
     assert (world.base / "out.jsonl").read_bytes() == world.expected()
 
 
