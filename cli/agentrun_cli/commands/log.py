@@ -35,9 +35,6 @@ def log(
     \b
     agentrun log triage
     agentrun log triage documents/0007.txt -n 20
-
-    \b
-    agentrun log triage
     agentrun log triage documents/0007.txt -f
 
     Inside a program that is an agent, `agentrun log WORDS…` writes a line to its item's log instead.
