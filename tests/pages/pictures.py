@@ -89,6 +89,14 @@ class Screen:
             f"the end of {command}",
         )
 
+    def clear(self) -> None:
+        """Begin anew with a prompt on an empty screen."""
+        self.type("clear")
+        self.wait(lambda text: text.strip() == PROMPT.strip(), "an empty screen")
+
+    def interrupt(self) -> None:
+        self._tmux("send-keys", "C-c")
+
     def wait(self, condition: Callable[[str], bool], what: str) -> None:
         eventually(lambda: condition(self.text()), what)
 
@@ -96,11 +104,13 @@ class Screen:
         return self._tmux("capture-pane", "-p")
 
     def lines(self) -> list[str]:
-        """What is on the screen, with its colours, without the last prompt and what is empty below it."""
+        """What is on the screen, with its colours, without prompts at which nothing was typed, and what is empty below."""
         lines = self._tmux("capture-pane", "-p", "-e").rstrip("\n").split("\n")
-        while lines and re.sub(r"\x1b\[[\d;]*m", "", lines[-1]).strip() in ("", PROMPT.strip()):
-            lines.pop()
-        return lines
+        bare = [re.sub(r"\x1b\[[\d;]*m", "", line).strip() for line in lines]
+        shown = [line for line, words in zip(lines, bare, strict=True) if words != PROMPT.strip()]
+        while shown and not re.sub(r"\x1b\[[\d;]*m", "", shown[-1]).strip():
+            shown.pop()
+        return shown
 
     def _tmux(self, *words: str) -> str:
         called = subprocess.run(["tmux", "-S", str(self._socket), *words], capture_output=True, text=True, check=True)
@@ -161,23 +171,28 @@ def kill_at(work: Path, settled: int) -> None:
     os.kill(json.loads(listed.stdout)["holder"]["pid"], signal.SIGKILL)
 
 
-def kill_and_resume(screen: Screen, work: Path) -> None:
+def kill_and_resume(screen: Screen, work: Path) -> list[str]:
     screen.type("agentrun start job.toml")
     kill_at(work, 110)
-    screen.wait(lambda text: "Killed" in text, "the death of the runner")
+    screen.wait(lambda text: f"Killed\n{PROMPT.strip()}" in text, "the death of the runner")
+    killed = screen.lines()
+    # What is left of the live view is below the prompt, where the next commands print.
+    screen.clear()
     screen.run("agentrun status")
     screen.run("agentrun resume triage")
     screen.run("wc -l triage.results.jsonl")
+    return [*killed, *screen.lines()]
 
 
-def status(screen: Screen, work: Path) -> None:
+def status(screen: Screen, work: Path) -> list[str]:
     started = subprocess.Popen([AGENTRUN, "start", "job.toml", "-q"], cwd=work)
     kill_at(work, 60)
     started.wait()
     screen.run("agentrun status triage")
+    return screen.lines()
 
 
-def plan(screen: Screen, work: Path) -> None:
+def plan(screen: Screen, work: Path) -> list[str]:
     subprocess.run(
         [AGENTRUN, "start", "job.toml", "-q"], cwd=work, env={**os.environ, "TRIAGE_SECONDS": "0"}, check=True
     )
@@ -187,9 +202,21 @@ def plan(screen: Screen, work: Path) -> None:
     shutil.copy(work / "documents/0001.txt", work / "documents/0201.txt")
     (work / "documents/0200.txt").unlink()
     screen.run("agentrun start job.toml --plan")
+    return screen.lines()
 
 
-SESSIONS = {"kill-and-resume": kill_and_resume, "status": status, "plan": plan}
+def live(screen: Screen, work: Path) -> list[str]:
+    """The live view in the middle of a run; one document fails, so that there is a line above the bar."""
+    (work / "documents/0005.txt").write_text("")
+    screen.type("TRIAGE_SECONDS=2 agentrun start job.toml -j 8")
+    screen.wait(lambda text: re.search(r"\b[23]\d of 200", text) is not None, "some of the documents")
+    lines = screen.lines()
+    screen.interrupt()
+    screen.wait(lambda text: "to resume:" in text, "the end of the runner")
+    return lines
+
+
+SESSIONS = {"kill-and-resume": kill_and_resume, "live": live, "status": status, "plan": plan}
 
 
 def main() -> None:
@@ -198,8 +225,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="agentrun-pictures-") as folder:
             work = copy_triage(Path(folder))
             with Screen(Path(folder), work) as screen:
-                play(screen, work)
-                lines = screen.lines()
+                lines = play(screen, work)
         (PICTURES / f"{name}.svg").write_text(draw(lines, name))
         print(f"{name}.svg: {len(lines)} lines")
 

@@ -118,7 +118,7 @@ def shape(text: str) -> str:
     text = re.sub(r"\b\d{4}-\d\d-\d\d\b", "DATE", text)
     text = re.sub(r"\b\d\d:\d\d(:\d\d)?\b", "CLOCK", text)
     text = re.sub(r"\b\d{8}T\d{6}-[0-9a-f]+", "RUN", text)
-    text = re.sub(r"\bversion [0-9a-f]{12}\b", "version HASH", text)
+    text = re.sub(r"\b[0-9a-f]{12}\b", "HASH", text)
     text = re.sub(r"just now|\b[\d.]+ ?(ms|s|m|h|d) ago", "AGO", text)
     # Columns are as wide as what is in them.
     text = re.sub(r" +(?=\S)", lambda found: " " if found.start() else found[0], text)
