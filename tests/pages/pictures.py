@@ -104,7 +104,7 @@ class Screen:
         return self._tmux("capture-pane", "-p")
 
     def lines(self) -> list[str]:
-        """What is on the screen, with its colours, without prompts at which nothing was typed, and what is empty below."""
+        """What is on the screen, with its colours; without prompts at which nothing was typed."""
         lines = self._tmux("capture-pane", "-p", "-e").rstrip("\n").split("\n")
         bare = [re.sub(r"\x1b\[[\d;]*m", "", line).strip() for line in lines]
         shown = [line for line, words in zip(lines, bare, strict=True) if words != PROMPT.strip()]
