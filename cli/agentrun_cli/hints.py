@@ -33,7 +33,8 @@ def how_to_name(name: str, folder: Path | None, asked: Asked | None = None) -> s
     if folder is None or was_found_by_name or _means(name, folder):
         return shlex.quote(name)
     is_other = layer is not None and (layer.get("params") or layer.get("name"))
-    is_plain_file = ref is not None and ref.endswith(".toml") and not is_other
+    is_file = ref is not None and (ref.endswith(".toml") or (HERE / ref / "job.toml").is_file())
+    is_plain_file = is_file and not is_other
     if state_dir is None and ref is not None and is_plain_file:
         return shlex.quote(ref)
     return shlex.join([name, "--state-dir", state_dir or os.path.relpath(folder.parent, HERE)])

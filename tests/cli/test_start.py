@@ -71,6 +71,13 @@ def test_a_hint_names_the_state_folder_where_that_was_given(agentrun: Run, job: 
     assert agentrun(*words).returncode == 0
 
 
+def test_a_hint_names_the_folder_that_was_given_as_the_job(agentrun: Run, job: Path) -> None:
+    assert agentrun("start", "work").returncode == 0
+    words = hint(agentrun("redo", "work", "items/a.txt", "--yes").stderr, "start")
+    assert words == ["start", "work"]
+    assert "redo 1" in agentrun(*words).stderr
+
+
 def test_a_flag_of_0_is_a_value(agentrun: Run, job: Path) -> None:
     flags = ["--retries", "0", "--stop-after-failures", "0", "--grace", "0", "--allow-failures", "0"]
     limits = json.loads(agentrun("start", "work", "--plan", "--json", *flags).stdout)["limits"]

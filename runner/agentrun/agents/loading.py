@@ -158,9 +158,12 @@ def _missing(source: str, error: ModuleNotFoundError) -> str:
     if package == source.partition(".")[0]:
         return f"{source}: there is no such module here; sys.path begins with {sys.path[0]}"
     distribution = _PACKAGE_OF.get(package, package)
+    # Environments that uv makes have no pip.
+    has_pip = importlib.util.find_spec("pip") is not None
+    pip = f"{sys.executable} -m pip install" if has_pip else f"uv pip install --python {sys.executable}"
     return (
         f'{source}: this interpreter ({sys.executable}) has no package "{package}"; '
-        f"install it with: {sys.executable} -m pip install {distribution}"
+        f"install it with: {pip} {distribution}"
     )
 
 

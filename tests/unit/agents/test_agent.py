@@ -138,6 +138,15 @@ def test_a_missing_package_is_told_with_interpreter_and_command(tmp_path: Path, 
     ) in str(caught.value)
 
 
+def test_without_pip_a_missing_package_is_installed_by_uv(
+    tmp_path: Path, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("import no_such_package_here\n")
+    monkeypatch.setitem(sys.modules, "pip", None)
+    with pytest.raises(AgentError, match=f"uv pip install --python {sys.executable} no_such_package_here"):
+        load(tmp_path)
+
+
 def test_sys_exit_at_import_is_an_error_and_ctrl_c_is_not_swallowed(tmp_path: Path, write: Callable[..., Path]) -> None:
     write("import sys\nsys.exit(3)\n")
     with pytest.raises(AgentError, match=r"called sys\.exit\(3\)"):
