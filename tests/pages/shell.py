@@ -75,7 +75,10 @@ class Shell:
         )
 
         def is_there() -> bool:
-            return any(is_time(json.loads(path.read_bytes())) for path in cwd.glob("**/.agentrun/*/state.json"))
+            try:
+                return any(is_time(json.loads(path.read_bytes())) for path in cwd.glob("**/.agentrun/*/state.json"))
+            except FileNotFoundError:  # a folder that is searched was removed meanwhile
+                return False
 
         eventually(is_there, f"the time to kill {command}", alive=started)
         started.send_signal(signal.SIGKILL)
