@@ -70,6 +70,10 @@ def explain(text: str, fault: Fault) -> Fault:
         if opened is not None:
             return opened
     line = text.split("\n")[fault.line - 1].strip() if fault.line <= text.count("\n") + 1 else ""
+    if fault.why.startswith("Cannot declare"):
+        return fault._replace(
+            why=f"{line.partition('#')[0].strip()} is here a second time; put its values under the first"
+        )
     what = _what_would_do(line, fault.why)
     return fault._replace(why=f"{fault.why[:1].lower()}{fault.why[1:]}{f'; {what}' if what else ''}")
 

@@ -46,6 +46,7 @@ def refusal(tmp_path: Path) -> object:
         ("[items\n", "line 1, column 7", "write a table as [run], on a line of its own"),
         ("a = [1,\n2", "line 2, column 2", "close the list with ]"),
         ("a = 1\na = 2", "line 2", "give it once"),
+        ("[run]\n[run] # mine", "line 2, column 5", "[run] is here a second time; put its values under the first"),
         ("= 3", "line 1, column 1", "write key = value, [table], or # and a comment"),
     ],
 )
