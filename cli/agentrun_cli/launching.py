@@ -204,6 +204,7 @@ def _run(ready: Ready, store: Store, asked: Asked, options: Options, *, every_se
                 stdin=None if options.resume else _stdin(job, store, asked),
                 environ=ready.environ,
                 began=launched.append,
+                terminal=view.terminal,
             )
 
     try:

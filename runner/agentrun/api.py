@@ -309,6 +309,7 @@ class _Launching:
                     items=self.items,
                     environ=self.environ,
                     began=began,
+                    terminal=view.terminal if view is not None else None,
                     is_guest=True,
                 )
         finally:

@@ -24,6 +24,9 @@ LINE_SECONDS = 30.0
 class View(AbstractContextManager["View"], Protocol):
     """What shows a launch to people, from its first event to its last."""
 
+    terminal: int | None = None
+    """The descriptor of the terminal that it draws on below the cursor, if it does."""
+
     def watch(self, event: Event) -> None: ...
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
+import os
 import re
 import shlex
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -249,11 +252,19 @@ def ages(lines: list[str]) -> list[int]:
     return [int(match[1]) for line in lines if (match := re.match(r" *(\d+)s  key-", line))]
 
 
-def test_resized_20_times_it_moves_every_second_and_nothing_is_left_over(tmux: Tmux, tmp_path: Path) -> None:
-    (tmp_path / "agent.py").write_text("import asyncio\nasync def wait(item):\n    await asyncio.sleep(90)\n")
-    (tmp_path / "keys.txt").write_text("".join(f"key-{number}\n" for number in range(40)))
+def of_frame(lines: list[str]) -> list[str]:
+    return [line for line in lines if "─" in line or " · " in line or "s  key-" in line]
+
+
+def start_long_items(tmux: Tmux, folder: Path) -> None:
+    (folder / "agent.py").write_text("import asyncio\nasync def wait(item):\n    await asyncio.sleep(90)\n")
+    (folder / "keys.txt").write_text("".join(f"key-{number}\n" for number in range(40)))
     words = [COMMAND, "start", "agent.py:wait", "--items", "keys.txt", "--as", "lines", "-j", "5", "--grace", "0s"]
-    tmux.enter(f"cd {shlex.quote(str(tmp_path))}; PS1='$ '; clear; {shlex.join(words)}")
+    tmux.enter(f"cd {shlex.quote(str(folder))}; PS1='$ '; clear; {shlex.join(words)}")
+
+
+def test_resized_20_times_it_moves_every_second_and_nothing_is_left_over(tmux: Tmux, tmp_path: Path) -> None:
+    start_long_items(tmux, tmp_path)
     sizes = [(120, 40), (40, 15), (20, 5), (80, 24), (33, 9), (60, 30)]
     for number in range(20):
         columns, lines = sizes[number % len(sizes)]
@@ -269,5 +280,16 @@ def test_resized_20_times_it_moves_every_second_and_nothing_is_left_over(tmux: T
     assert len(ages(everything)) == 5
     tmux.press("C-c")
     eventually(lambda: any("to resume:" in line for line in tmux.shown()), "the end")
-    left = [line for line in tmux.everything() if "─" in line or " · " in line or "s  key-" in line]
-    assert left == []
+    assert not of_frame(tmux.everything())
+
+
+def test_of_a_runner_that_is_killed_the_terminal_keeps_no_frame(tmux: Tmux, tmp_path: Path) -> None:
+    start_long_items(tmux, tmp_path)
+    eventually(lambda: len(ages(tmux.shown())) == 5, "the items in flight")
+    (lock,) = tmp_path.glob(".agentrun/*/lock")
+    os.kill(json.loads(lock.read_text())["pid"], signal.SIGKILL)
+    eventually(lambda: any("Killed" in line for line in tmux.shown()), "the shell says so")
+    eventually(lambda: not of_frame(tmux.shown()), "the frame is gone")
+    tmux.enter("echo one; echo two")
+    eventually(lambda: "two" in [line.rstrip() for line in tmux.shown()], "the next command")
+    assert "one" in [line.rstrip() for line in tmux.shown()]

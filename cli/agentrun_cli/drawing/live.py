@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
@@ -35,6 +36,10 @@ INDENT = 8
 
 
 class View(Protocol):
+    @property
+    def terminal(self) -> int | None:
+        """The descriptor of the terminal that it draws on below the cursor, if it does."""
+
     def watch(self, event: Event) -> None: ...
 
     def __enter__(self) -> View: ...
@@ -75,6 +80,8 @@ def open_script_view(job: str, folder: Path | None, *, stream: TextIO, is_notebo
 
 
 class QuietView:
+    terminal: int | None = None
+
     def watch(self, event: Event) -> None:
         pass
 
@@ -107,6 +114,8 @@ class Said:
 
 class PlainView:
     """Lines: the plan, what goes wrong, and now and then the progress."""
+
+    terminal: int | None = None
 
     def __init__(
         self, job: str, name: str, stream: TextIO, *, every_seconds: float = LINE_SECONDS, says_end: bool = False
@@ -243,6 +252,8 @@ class BarView(PlainView):
 
     def __init__(self, job: str, name: str, stream: TextIO, *, says_end: bool = False) -> None:
         super().__init__(job, name, stream, says_end=says_end)
+        with suppress(OSError):
+            self.terminal = stream.fileno()
         self._screen = Screen(stream)
         self._size = (0, 0)
         self._above: deque[Said] = deque()

@@ -44,9 +44,12 @@ async def execute(
     stdin: BinaryIO | None = None,
     environ: Mapping[str, str] | None = None,
     began: Callable[[Launch], None] | None = None,
+    terminal: int | None = None,
     is_guest: bool = False,
 ) -> Summary:
     """One launch, from the lock to the summary. `began` is given the launch, to stop it by.
+
+    `terminal` is the descriptor that the watcher draws on: what is below its cursor is erased if the runner dies.
 
     As a guest in a user's own process, it leaves alone what else that has started.
     """
@@ -67,7 +70,9 @@ async def execute(
         began(launch)
     try:
         wait = options.wait_seconds
-        summary = await _run(launch, job, agent, environ or {}, watcher, wait_seconds=wait, is_guest=is_guest)
+        summary = await _run(
+            launch, job, agent, environ or {}, watcher, wait_seconds=wait, terminal=terminal, is_guest=is_guest
+        )
     except AgentrunError as error:
         watcher(Ended(error.exit_code, error.message))
         raise
@@ -89,6 +94,7 @@ async def _run(
     watcher: Watcher,
     *,
     wait_seconds: float,
+    terminal: int | None,
     is_guest: bool,
 ) -> Summary:
     try:
@@ -100,7 +106,7 @@ async def _run(
                 end_launch(launch.lease.left_mark)
         if nothing_to_do is not None:
             return nothing_to_do
-        guardian = Guardian.start(launch.lease.fd, launch.lease.mark)
+        guardian = Guardian.start(launch.lease.fd, launch.lease.mark, terminal=terminal)
         watching = asyncio.ensure_future(guardian.watch())
         try:
             executor = open_executor(job, agent, guardian=guardian, environ=environ, folder=launch.workspace.folder)

@@ -31,6 +31,7 @@ LAUNCH_VARIABLE = "AGENTRUN_LAUNCH"
 ATTEMPT_VARIABLE = "AGENTRUN_ATTEMPT_ID"
 CLOSE_SECONDS = 30.0
 
+ERASE_BELOW = b"\x1b[J"
 GATHER_SECONDS = 0.02
 """Reports within this time are processed together: most programs have exited by then."""
 
@@ -178,9 +179,10 @@ def _kill(pid: int) -> bool:
 class Guardian:
     """The runner's side: started once per launch, informed of each session, and restarted if it is killed."""
 
-    def __init__(self, lock_fd: int | None, marker: str) -> None:
+    def __init__(self, lock_fd: int | None, marker: str, terminal: int | None = None) -> None:
         self._lock_fd = lock_fd
         self._marker = marker
+        self._terminal = terminal
         self._told: set[int] = set()
         self._environ_before = os.environ.get(LAUNCH_VARIABLE)
         self._process: subprocess.Popen[bytes]
@@ -190,8 +192,9 @@ class Guardian:
         self._closed = False
 
     @classmethod
-    def start(cls, lock_fd: int | None, marker: str) -> Guardian:
-        guardian = cls(lock_fd, marker)
+    def start(cls, lock_fd: int | None, marker: str, *, terminal: int | None = None) -> Guardian:
+        """If the runner dies, what it has drawn below the cursor of `terminal`, a descriptor, is erased."""
+        guardian = cls(lock_fd, marker, terminal)
         guardian._spawn()
         os.environ[LAUNCH_VARIABLE] = join_marker(os.environ, (LAUNCH_VARIABLE, marker))
         _remember_forks_of(guardian)
@@ -231,8 +234,7 @@ class Guardian:
         """
         import subprocess
 
-        if spare_own:
-            self._tell("=\n")
+        self._tell("=\n" if spare_own else ".\n")
         self._closed = True
         _GUARDIANS.discard(self)
         _restore(os.environ, self._environ_before)
@@ -251,20 +253,24 @@ class Guardian:
         made = os.fstat(self._pipe)
         self._pipe_file = (made.st_dev, made.st_ino)
         script = os.path.abspath(__file__)
+        # Its standard streams are others.
+        terminal = [os.dup(self._terminal)] if self._terminal is not None else []
+        arguments = [str(read_end), str(os.getpid()), self._marker, *map(str, terminal)]
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", script, str(read_end), str(os.getpid()), self._marker],
+                [sys.executable, "-I", "-S", script, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                pass_fds=[fd for fd in (self._lock_fd, read_end) if fd is not None],
+                pass_fds=[fd for fd in (self._lock_fd, read_end, *terminal) if fd is not None],
                 start_new_session=True,
                 cwd="/",
                 # Without markers, so that no other launch's guardian kills it.
                 env={k: v for k, v in os.environ.items() if k not in (LAUNCH_VARIABLE, ATTEMPT_VARIABLE)},
             )
         finally:
-            os.close(read_end)
+            for fd in (read_end, *terminal):
+                os.close(fd)
         for pid in self._told:
             os.write(self._pipe, f"+{pid}\n".encode())
 
@@ -278,6 +284,8 @@ class Guardian:
         except BrokenPipeError:
             self._process.wait()
             self._spawn()
+            if line[0] in "=.":
+                os.write(self._pipe, line.encode())
 
     def _has_pipe(self) -> bool:
         try:
@@ -326,15 +334,16 @@ def _restore(environ: MutableMapping[str, str], before: str | None) -> None:
         environ[LAUNCH_VARIABLE] = before
 
 
-def watch_runner(pipe: int, runner: int) -> tuple[dict[int, int | None], bool]:
+def watch_runner(pipe: int, runner: int) -> tuple[dict[int, int | None], bytes]:
     """Wait for the end of the pipe or of the runner.
 
-    Returns the reported sessions, as `find_tree` takes them, and whether to spare the runner's own children.
+    Returns the reported sessions, as `find_tree` takes them, and the runner's last word: `=` to spare its own children,
+    `.` to end them too, nothing if it died.
     """
     import select
 
     told: dict[int, int | None] = {}
-    spare_own = False
+    last_word = b""
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     runner_fd = -1
@@ -352,12 +361,12 @@ def watch_runner(pipe: int, runner: int) -> tuple[dict[int, int | None], bool]:
                 time.sleep(GATHER_SECONDS)
             chunk = os.read(pipe, 65536)
             if not chunk:
-                return told, spare_own
+                return told, last_word
             *lines, rest = (rest + chunk).split(b"\n")
-            spare_own |= b"=" in lines
+            last_word = next((line for line in lines if line in (b"=", b".")), last_word)
             _update(told, lines)
         elif runner_fd in ready:
-            return told, False
+            return told, b""
 
 
 def _update(told: dict[int, int | None], lines: Iterable[bytes]) -> None:
@@ -390,8 +399,13 @@ def main(arguments: list[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     pipe, runner, marker = int(arguments[0]), int(arguments[1]), arguments[2]
-    told, spare_own = watch_runner(pipe, runner)
-    spared = {os.getpid(), runner} | (own_children(runner, told) if spare_own else set())
+    told, last_word = watch_runner(pipe, runner)
+    if not last_word and len(arguments) > 3:
+        try:
+            os.write(int(arguments[3]), ERASE_BELOW)
+        except OSError:
+            pass  # the terminal is gone, too
+    spared = {os.getpid(), runner} | (own_children(runner, told) if last_word == b"=" else set())
     _end(lambda: find_tree(told, (LAUNCH_VARIABLE, marker), spare=spared))
 
 
