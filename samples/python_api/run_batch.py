@@ -1,7 +1,7 @@
 """A batch from a script: add up invoices, one of which is broken.
 
     python run_batch.py             # five of six are done, one failed: exit 1
-    python run_batch.py --mended    # the record is right now: only that one is run, exit 0
+    python run_batch.py --fixed    # the record is right now: only that one is run, exit 0
 
 The first command leaves an unfinished run, kept under its name in .agentrun/ here. Kill the script wherever
 you like and run it again: no invoice is paid for twice.
@@ -39,7 +39,7 @@ def add_up(item: agentrun.Item) -> dict[str, str]:
 
 def main() -> int:
     invoices = INVOICES
-    if "--mended" in sys.argv[1:]:
+    if "--fixed" in sys.argv[1:]:
         invoices = [{**invoice, "currency": invoice["currency"].replace("???", "EUR")} for invoice in INVOICES]
 
     summary = agentrun.run(

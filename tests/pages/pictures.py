@@ -89,11 +89,6 @@ class Screen:
             f"the end of {command}",
         )
 
-    def clear(self) -> None:
-        """Begin anew with a prompt on an empty screen."""
-        self.type("clear")
-        self.wait(lambda text: text.strip() == PROMPT.strip(), "an empty screen")
-
     def interrupt(self) -> None:
         self._tmux("send-keys", "C-c")
 
@@ -174,14 +169,11 @@ def kill_at(work: Path, settled: int) -> None:
 def kill_and_resume(screen: Screen, work: Path) -> list[str]:
     screen.type("agentrun start job.toml")
     kill_at(work, 110)
-    screen.wait(lambda text: f"Killed\n{PROMPT.strip()}" in text, "the death of the runner")
-    killed = screen.lines()
-    # What is left of the live view is below the prompt, where the next commands print.
-    screen.clear()
+    screen.wait(lambda text: text.rstrip().endswith(f"Killed\n{PROMPT.strip()}"), "the death of the runner")
     screen.run("agentrun status")
     screen.run("agentrun resume triage")
     screen.run("wc -l triage.results.jsonl")
-    return [*killed, *screen.lines()]
+    return screen.lines()
 
 
 def status(screen: Screen, work: Path) -> list[str]:
