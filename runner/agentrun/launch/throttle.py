@@ -1,0 +1,143 @@
+"""How fast the other side lets us go, learned from what it refuses.
+
+A refusal (429, 529, or 503 with Retry-After) says nothing about the item. What it says about the speed depends on how
+many of the last attempts were refused:
+
+| refused of the last 50 that ended | what follows |
+|---|---|
+| under a fifth, or fewer than 4 | only that item waits, as long as it was asked to: others may share the key |
+| a fifth | one *cut* for each wave of refusals: after 429 a *pace*, nine tenths of what was accepted over the last 3 s; after 503 and 529 a *number in flight*, nine tenths of what is still in flight when the wave is over |
+| half | besides, everybody waits: as long as was asked, otherwise longer at each cut in a row |
+
+A wave is what had begun before the cut: only a refusal of an attempt that began after it can cause the next one. What
+is accepted after a cut makes it faster: the pace by 5 % a second, the number by a tenth a round if it was used.
+
+The law is a pure function of what it is told and when; `Gate` makes attempts wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+
+RECENT = 50
+SLOWED_FROM, SLOWED_FROM_COUNT = 0.2, 4
+SHUT_FROM = 0.5
+SPAN_SECONDS = 3.0
+KEPT_SHARE = 0.9
+LEAST_PACE = 0.1
+PACE_GROWTH = 0.05
+NUMBER_GROWTH, IN_USE = 0.1, 0.8
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.5, 30.0
+
+
+class Throttle:
+    """The law. Times are seconds of one clock; `begun` says when the attempts of the last seconds began, as far as is
+    known, before anything was refused."""
+
+    def __init__(self, most: int, now: float, begun: Iterable[float] = ()) -> None:
+        self._most = most
+        self._since = now
+        self._begun = deque(sorted(begun))
+        if self._begun:
+            self._since = self._begun[0]
+        self._refused: deque[float] = deque()
+        """When the refused attempts of the last seconds began."""
+        self._recent: deque[bool] = deque(maxlen=RECENT)
+        """Of the last attempts that ended: whether they were refused."""
+        self._cut_at = -1.0
+        self._cuts_in_a_row = 0
+        self._next_at = 0.0
+        self._opens_at = 0.0
+        self._number = float(most)
+        self.pace: float | None = None
+        """How many attempts may begin a second; None if there is no limit."""
+        self.in_flight = 0
+
+    @property
+    def number(self) -> int:
+        """How many may be in flight."""
+        return max(1, int(self._number))
+
+    def wait(self, now: float) -> float:
+        """How long until the next attempt may begin, as far as time decides."""
+        return max(self._opens_at, self._next_at if self.pace is not None else 0.0) - now
+
+    # ---- what happens
+
+    def begin(self, now: float) -> None:
+        self.in_flight += 1
+        self._begun.append(now)
+        self._forget(now)
+        if self.pace is not None:
+            # A timer that was late is made up for, but not a pause.
+            self._next_at = max(now - FIRST_WAIT_SECONDS / 10, self._next_at) + 1 / self.pace
+
+    def end(self) -> None:
+        """An attempt ended in a way that says nothing."""
+        self.in_flight -= 1
+
+    def accept(self, began: float, now: float) -> None:
+        self._recent.append(False)
+        if began > self._cut_at:
+            self._cuts_in_a_row = 0
+            if self.in_flight >= IN_USE * self._number:
+                grown = max(1.0, NUMBER_GROWTH * self._number) / self._number
+                self._number = min(self._most, self._number + grown)
+            if self.pace is not None:
+                self.pace += PACE_GROWTH
+        self.end()
+
+    def refuse(self, began: float, now: float, *, asked: float | None, is_overload: bool) -> float:
+        """Returns how long the refused item itself waits before it asks to begin again."""
+        self.end()
+        self._recent.append(True)
+        self._refused.append(began)
+        self._forget(now)
+        count = sum(self._recent)
+        share = count / len(self._recent)
+        if count < SLOWED_FROM_COUNT or share < SLOWED_FROM:
+            return asked if asked is not None else FIRST_WAIT_SECONDS
+        is_shut = share >= SHUT_FROM
+        if is_first := began > self._cut_at:
+            self._cut_at = now
+            self._cuts_in_a_row += 1
+        if is_overload:
+            self._lower_number(is_first=is_first)
+        else:
+            self._lower_pace(now)
+        if is_shut:
+            self._shut(now, asked)
+        if is_first:
+            self._recent.clear()
+        return 0.0 if is_shut else asked if asked is not None else FIRST_WAIT_SECONDS
+
+    # ---- cuts
+
+    def _lower_number(self, *, is_first: bool) -> None:
+        """What is still in flight was accepted: with each refusal of a wave, that is fewer."""
+        borne = self.in_flight + 1 if is_first else self.in_flight
+        self._number = max(1.0, min(self._number, KEPT_SHARE * borne))
+
+    def _lower_pace(self, now: float) -> None:
+        span = min(SPAN_SECONDS, max(1.0, now - self._since))
+        borne = max(1, len(self._begun) - len(self._refused))
+        pace = max(LEAST_PACE, KEPT_SHARE * borne / span)
+        if self.pace is None:
+            self.pace = pace
+        elif self._cuts_in_a_row <= 1:
+            # Later in a row, refusals say that it is still shut, and nothing about the pace.
+            self.pace = min(self.pace, pace)
+
+    def _shut(self, now: float, asked: float | None) -> None:
+        if asked is None and self._cuts_in_a_row > 1:
+            asked = min(FIRST_WAIT_SECONDS * 2 ** (self._cuts_in_a_row - 1), LONGEST_WAIT_SECONDS)
+        if asked:
+            self._opens_at = max(self._opens_at, now + asked)
+            self._next_at = max(self._next_at, self._opens_at)
+
+    def _forget(self, now: float) -> None:
+        for times in (self._begun, self._refused):
+            while times and times[0] < now - SPAN_SECONDS:
+                times.popleft()
