@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crash.harness import seeded
-from needs import require_module, require_program
+from needs import require_program
 from newcomer.path import walk
 from newcomer.ways import WAYS
 
@@ -17,7 +17,6 @@ from newcomer.ways import WAYS
 def test_killed_once_it_ends_with_59_results_in_order_and_one_failure_and_pays_for_what_was_in_flight(
     name: str, tmp_path: Path
 ) -> None:
-    require_module("openai", "pydantic_ai", extra="llm")
     if name == "curl":
         require_program("curl", "jq")
     with seeded(random.randrange(10**6)) as chance:
