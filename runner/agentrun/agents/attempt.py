@@ -114,12 +114,15 @@ class Attempt(msgspec.Struct):
     """Where the attempt's prints go: one file a slot, emptied by the executor when an attempt starts."""
     folder: str = ""
     """The folder that holds the items' own folders; see `work`."""
+    refused: int = 0
+    """How often it was refused before, under the same number."""
 
     @property
     def id(self) -> str:
         """Its identity, as one word: every message between runner and agent carries it."""
         # The key comes last: it is the only part that may hold a NUL.
-        parts = f"{self.run_id}\0{self.launch}\0{self.number}\0{self.generation}\0{self.item.key}"
+        number = f"{self.number}" if not self.refused else f"{self.number}.{self.refused}"
+        parts = f"{self.run_id}\0{self.launch}\0{number}\0{self.generation}\0{self.item.key}"
         return blake2b(parts.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
     @property
@@ -143,6 +146,7 @@ class Attempt(msgspec.Struct):
             "log_path": str(self.log_path),
             "folder": self.folder,
             "series": self.series,
+            "refused": self.refused,
         }
 
     @classmethod
@@ -161,6 +165,7 @@ class Attempt(msgspec.Struct):
             log_path=Path(given["log_path"]),
             folder=given["folder"],
             series=given["series"],
+            refused=given["refused"],
         )
 
 

@@ -117,6 +117,8 @@ _SPENT = re.compile(
     re.IGNORECASE,
 )
 _NO_CREDIT = re.compile(r"insufficient[ _](quota|credits?|funds|balance)|credit|billing|payment", re.IGNORECASE)
+# Of one request, which no waiting makes smaller.
+_TOO_LARGE = re.compile(r"request too large|tokens? per request|reduce the (length|size)", re.IGNORECASE)
 _TRY_AGAIN_IN = re.compile(r"(?:retry|try again) (?:in|after) (\d+(?:\.\d+)?) ?(ms|s|m|h)", re.IGNORECASE)
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 LONGEST_WAIT_SECONDS = 15 * 60.0
@@ -135,6 +137,15 @@ def asked_wait(failure: Failure) -> float | None:
     if failure.status == 429 and (found := _TRY_AGAIN_IN.search(failure.message)):
         return float(found[1]) * _UNIT_SECONDS[found[2].lower()]
     return None
+
+
+def is_refusal(failure: Failure) -> bool:
+    """Whether a server refused the attempt because of how much it is asked: that says nothing about the item."""
+    if failure.origin == "timeout" or judge(failure).verdict != "transient":
+        return False
+    if failure.status == 503:
+        return asked_wait(failure) is not None
+    return failure.status in (429, 529) and not _TOO_LARGE.search(_words(failure))
 
 
 def judge(failure: Failure) -> Judgement:
@@ -162,6 +173,8 @@ def judge(failure: Failure) -> Judgement:
         # Some providers call a limit per minute a quota, too, but say when to retry.
         is_limit = failure.status == 429 and wait is not None and not _NO_CREDIT.search(_words(failure))
         return Judgement("transient" if is_limit else "everyone")
+    if failure.status == 429 and _TOO_LARGE.search(_words(failure)):
+        return Judgement("item")
     if failure.status is not None:
         transient = failure.status in _TRANSIENT_STATUS or failure.status >= 500
         return Judgement("transient" if transient else "item")

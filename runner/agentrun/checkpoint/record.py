@@ -96,6 +96,8 @@ class Record(Struct, omit_defaults=True, kw_only=True, rename={"as_": "as"}):
     stamp: Count = 0
     """For files: size and times as one number."""
     tries: list[Try] = []
+    refused: Count = 0
+    """How often a server refused it because of how much it was asked; no attempt was used up."""
     usage: Usage | None = None
     warning: str = ""
     error: Failure | None = None

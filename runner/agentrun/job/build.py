@@ -93,6 +93,7 @@ def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default
         max_age_seconds=values.parsed("run.max_age", parse_duration, None),
         keep_changed=values.flag("run.keep_changed"),
         empty=values.choice("run.empty", _EMPTIES) or "warn",
+        adapt=values.flag("run.adapt", default=True),
         keep_logs=values.whole("run.keep_logs", 1000, least=0, zero="0: none"),
         budget=read_budget(values),
         token_budget=read_token_budget(values),

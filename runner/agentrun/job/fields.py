@@ -21,7 +21,7 @@ ITEMS = ("files", "jsonl", "csv", "lines", "key", "exclude")
 KINDS = ("files", "jsonl", "csv", "lines", "python")
 RUN = (
     "concurrency", "timeout", "retries", "rate", "allow_failures", "stop_after_failures", "grace",
-    "crash_limit", "keep_changed", "budget", "token_budget", "max_age", "empty", "keep_logs",
+    "crash_limit", "keep_changed", "budget", "token_budget", "max_age", "empty", "keep_logs", "adapt",
 )  # fmt: skip
 PRICE = ("input", "output", "cached_input", "cache_write")
 """What is given for each model under `prices`; the first two always."""
@@ -168,9 +168,9 @@ class Values:
                 return choice
         raise value.wants(f"write {' or '.join(quoted(one) for one in choices)}")
 
-    def flag(self, key: str) -> bool:
+    def flag(self, key: str, *, default: bool = False) -> bool:
         if (value := self.get(key)) is None:
-            return False
+            return default
         if not isinstance(value.found, bool):
             raise value.wants("write true or false")
         return value.found

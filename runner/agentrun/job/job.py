@@ -96,6 +96,8 @@ class Job:
     """By the name of a model: what its tokens cost, in place of the price list."""
     empty: Empty = "warn"
     """What an empty output is: something to warn of, a failed attempt, or a result like any other."""
+    adapt: bool = True
+    """Whether the launch slows down when a server refuses requests."""
     keep_logs: int = 1000
     """Of how many done items what they printed is kept."""
     max_age_seconds: float | None = None

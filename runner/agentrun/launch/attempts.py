@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from os.path import exists, getsize
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentrun.agents.attempt import Attempt, Outcome
-from agentrun.agents.failure import EMPTY, Failure, asked_wait, judge
+from agentrun.agents.failure import EMPTY, Failure, Judgement, asked_wait, is_refusal, judge
 from agentrun.checkpoint.record import Record, Try
 from agentrun.checkpoint.remembered import Remembered
 from agentrun.errors import AgentrunError
@@ -20,6 +22,7 @@ from agentrun.executors.port import Executor
 from agentrun.job.job import Job
 from agentrun.launch.channel import RunnerEnd
 from agentrun.launch.progress import ProgressReports
+from agentrun.launch.throttle import SPAN_SECONDS, Gate, Throttle
 from agentrun.money.usage import Reported
 from agentrun.outputs.files import ItemFiles, ItemFilesError
 from agentrun.outputs.logs import DONE_BYTES, KEPT_BYTES, ItemLogs
@@ -28,18 +31,32 @@ from agentrun.system.shortage import SHORTAGE
 from agentrun.values.json import is_empty
 
 if TYPE_CHECKING:
+    from agentrun.launch.slots import Slots
     from agentrun.runs.run import Run
 
 BACKOFF_SECONDS, BACKOFF_MOST_SECONDS = 1.0, 60.0
+REFUSED_MOST = 20
+"""An item that was refused so often, while as many others were accepted, has failed."""
 SHORTAGE_WAITS = 3
 """How often an item waits, longer each time, for what the machine lacks while nothing else is running."""
+
+
+@dataclass(slots=True)
+class Refused:
+    """An item that was refused: how often, and how many attempts had been accepted before."""
+
+    accepted_before: int
+    count: int = 0
 
 
 class Attempts:
     """Runs the attempts of items.
 
-    `commit` returns when a step is on disk, `recall` gives the records of the steps at some refs.
+    `commit` returns when a step is on disk, `recall` gives the records of the steps at some refs. `slots` is set before
+    the first attempt.
     """
+
+    slots: Slots
 
     def __init__(
         self,
@@ -54,6 +71,7 @@ class Attempts:
         files: ItemFiles,
         watcher: Watcher,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._executor = executor
         self._job = job
@@ -69,6 +87,12 @@ class Attempts:
         self._watcher = watcher
         self._progress = ProgressReports(watcher)
         self._sleep = sleep
+        self._clock = clock
+        self._began, self._done_before = clock(), run.ledger.counts["done"]
+        self.gate: Gate | None = None
+        """Where attempts wait since something was refused."""
+        self._refused: dict[int, Refused] = {}
+        """By row, of items that are not settled yet."""
         self.unpriced: Reported | None = None
         """The first usage that has no price, and so cannot count towards the budget."""
         self._running = 0
@@ -98,6 +122,9 @@ class Attempts:
                 work.doing = "waiting for the rate limit"
                 await self._pace.wait()
                 work.doing = ""
+            if self.gate is not None and not await self.gate.enter():
+                self._numbers[row] = (generation, number)
+                return Ended("back", gives_way=True)
             number += 1
             attempt = Attempt(
                 item=work.item,
@@ -112,21 +139,37 @@ class Attempts:
                 log_path=self._log_paths[slot],
                 folder=self._folder,
             )
+            if self._refused and row in self._refused:
+                attempt.refused = self._refused[row].count
             end = RunnerEnd(self, slot, work, attempt, remembered)
-            at, began = round(time.time(), 3), time.monotonic()
+            at, began = round(time.time(), 3), self._clock()
             self._running += 1
             try:
                 outcome = await self._executor.run(attempt, end.answer)
+            except BaseException:
+                if self.gate is not None:
+                    self.gate.leave(began, accepted=False)
+                raise
             finally:
                 self._running -= 1
                 end.is_open = False
                 work.doing = ""
                 if self._progress.keys:
                     self._progress.end(work.item.key)
-            seconds = round(time.monotonic() - began, 4)
+            seconds = round(self._clock() - began, 4)
             tried = Try(launch=self._launch, number=attempt.number, at=at, seconds=seconds, usage=end.usage)
             tries.append(tried)
             ended = self._end(outcome, end, tries)
+            if ended.failure is not None and self._job.adapt and is_refusal(ended.failure):
+                if (instead := await self._wait_after_refusal(slot, work, ended, began)) is not None:
+                    return instead
+                tries.pop()
+                number -= 1
+                continue
+            if self.gate is not None:
+                self.gate.leave(began, accepted=ended.kind in ("done", "waiting", "skipped"))
+                if row in self._refused:
+                    ended.refused = self._refused.pop(row).count
             if ended.kind == "done":
                 if outcome.made_files:
                     await self._publish(work, Path(attempt.work), ended)
@@ -183,16 +226,59 @@ class Attempts:
         seconds = max(asked_wait(ended.failure) or 0.0, backoff_seconds(number))
         self._watcher(Retrying(work.item.key, ended.failure.cause, number, seconds))
         work.doing = f"waiting for attempt {number + 1}"
+        try:
+            if await self._stops_within(seconds):
+                return ""
+        finally:
+            work.doing = ""
+        return self.run.purse.refusal(again=work.row)
+
+    # ---- refusals
+
+    async def _wait_after_refusal(self, slot: int, work: Work, ended: Ended, began: float) -> Ended | None:
+        """What the item is asked to wait for; then None, or how it ends instead."""
+        assert ended.failure is not None
+        gate = self.gate = self.gate or self._open_gate(began)
+        refused = self._refused.setdefault(work.row, Refused(gate.accepted))
+        refused.count += 1
+        asked = asked_wait(ended.failure)
+        seconds = gate.refuse(began, asked=asked, is_overload=ended.failure.status != 429)
+        self.slots.set_width(gate.throttle.number)
+        self._logs.empty(slot)
+        if refused.count >= REFUSED_MOST and gate.accepted - refused.accepted_before >= REFUSED_MOST:
+            ended.refused, ended.kind, ended.judgement = refused.count, "failed", Judgement("item")
+            del self._refused[work.row]
+            return ended
+        if seconds > 0:
+            # Without a time from the server, not all at the same moment.
+            seconds = seconds if asked is not None else random.uniform(seconds, 2 * seconds)
+            work.doing = "asked to wait"
+            if await self._stops_within(seconds):
+                return Ended("back")
+            work.doing = ""
+        return Ended("back") if self._stopping.is_set() else None
+
+    def _open_gate(self, began: float) -> Gate:
+        """The first refusal. How many attempts began lately is known from what was done, on the average of the launch:
+        before this nothing is counted."""
+        now = self._clock()
+        elapsed = max(now - self._began, 1e-3)
+        span = min(SPAN_SECONDS, elapsed)
+        done = round((self.run.ledger.counts["done"] - self._done_before) * span / elapsed)
+        begun = [now - span * (number + 1) / (done + 1) for number in range(done)]
+        throttle = Throttle(self._job.concurrency, now, [*begun, *(one.began for one in self.slots.in_flight.values())])
+        throttle.in_flight = self._running + 1
+        return Gate(throttle, clock=self._clock, leaves=self.slots.is_overfull)
+
+    async def _stops_within(self, seconds: float) -> bool:
+        """Wait; True as soon as the launch stops."""
         waits = {asyncio.ensure_future(self._sleep(seconds)), asyncio.ensure_future(self._stopping.wait())}
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
-            work.doing = ""
-        if self._stopping.is_set():
-            return ""
-        return self.run.purse.refusal(again=work.row)
+        return self._stopping.is_set()
 
     # ---- for its runner ends
 

@@ -144,7 +144,7 @@ class Launch:
         )
         limit = self._options.limit
         slots = self._slots = Slots(run, attempts, checkpointing, logs=logs, watcher=self._watcher, limit=limit)
-        checkpointing.slots = slots
+        checkpointing.slots = attempts.slots = slots
         self.progress.in_flight = slots.in_flight
         mail = Mail(run, self._store, checkpointing, slots, watcher=self._watcher, note=self._note)
         if self._early_stop is not None:

@@ -59,8 +59,10 @@ class Slots:
         logs: ItemLogs,
         watcher: Watcher,
         limit: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._run = run
+        self._clock = clock
         self._logs = logs
         self._attempts = attempts
         self._checkpointing = checkpointing
@@ -82,6 +84,7 @@ class Slots:
         self._failures_in_a_row = 0
         self._any_done = False
         self._empties = EmptyOutputs(run.job, watcher)
+        self._width = 0
         self.in_flight: dict[int, Work] = {}
         """By slot: what is running, or will be once the next checkpoint is on disk."""
         self.busy: set[int] = set()
@@ -100,9 +103,17 @@ class Slots:
         `again(rows)` gives those that became pending again meanwhile.
         """
         self._feed, self._feed_again = feed, again
+        self._width = self._width or width
         # A slot may have taken an item already that was answered in between; it starts with the others.
         self._idle = [slot for slot in reversed(range(width)) if slot not in self.in_flight]
         self.held_back = ""
+
+    def set_width(self, width: int) -> None:
+        """At most so many items in flight from now on; those that are continue."""
+        self._width = width
+
+    def is_overfull(self) -> bool:
+        return len(self.in_flight) > self._width
 
     def advance(self, units: Sequence[Unit]) -> None:
         """While the checkpoint of these units is made: each slot that they free, and each idle one, takes its next
@@ -110,11 +121,11 @@ class Slots:
         for unit in units:
             if unit.slot is None:
                 self._note_message(unit)
-            elif (work := self._next()) is not None:
+            elif not self.is_overfull() and (work := self._next()) is not None:
                 self.in_flight[unit.slot] = self._next_of[unit.slot] = work
             else:
                 self.in_flight.pop(unit.slot, None)
-        while self._idle and (work := self._next()) is not None:
+        while self._idle and len(self.in_flight) < self._width and (work := self._next()) is not None:
             slot = self._idle.pop()
             self.in_flight[slot] = work
             self._starting.append(slot)
@@ -240,7 +251,7 @@ class Slots:
         try:
             while work is not None and self.stop_reason is None:
                 self._attempting[slot] = task
-                work.began = time.monotonic()
+                work.began = self._clock()
                 try:
                     ended = await self._attempts.settle(slot, work)
                 except asyncio.CancelledError:
@@ -273,6 +284,9 @@ class Slots:
     def _put_back(self, work: Work, ended: Ended) -> None:
         if ended.budget_reached:
             self._stop_for_budget(ended.budget_reached)
+        if ended.gives_way:
+            self._found.append(work)
+            self._left = self._left + 1 if self._left is not None else None
         if ended.failure is None or ended.judgement is None:
             return
         later = ended.judgement.passes_by_itself

@@ -141,3 +141,71 @@ class Throttle:
         for times in (self._begun, self._refused):
             while times and times[0] < now - SPAN_SECONDS:
                 times.popleft()
+
+
+class Gate:
+    """Attempts enter here before they begin, in order, and leave when they have ended.
+
+    `leaves` says whether an item that waits should give up its slot: fewer may be in flight than there are.
+    """
+
+    def __init__(self, throttle: Throttle, *, clock: Callable[[], float], leaves: Callable[[], bool]) -> None:
+        self.throttle = throttle
+        self.accepted = 0
+        self.refused = 0
+        self._clock = clock
+        self._leaves = leaves
+        self._waiting: deque[asyncio.Future[bool]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def enter(self) -> bool:
+        """Wait until an attempt may begin, which has begun then; False if its item should give up its slot."""
+        entered = asyncio.get_running_loop().create_future()
+        self._waiting.append(entered)
+        self._admit()
+        try:
+            return bool(await entered)
+        except asyncio.CancelledError:
+            if entered.done() and not entered.cancelled() and entered.result():
+                self.throttle.end()
+            self._admit()
+            raise
+
+    def leave(self, began: float, *, accepted: bool) -> None:
+        """An attempt that was not refused has ended; `accepted` if that says that the other side took it."""
+        if accepted:
+            self.accepted += 1
+            self.throttle.accept(began, self._clock())
+        else:
+            self.throttle.end()
+        self._admit()
+
+    def refuse(self, began: float, *, asked: float | None, is_overload: bool) -> float:
+        """An attempt was refused; how long its item waits before it enters again."""
+        self.refused += 1
+        seconds = self.throttle.refuse(began, self._clock(), asked=asked, is_overload=is_overload)
+        self._admit()
+        return seconds
+
+    def _admit(self) -> None:
+        """Let in who may begin now, and look again when the next one may."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        throttle = self.throttle
+        while self._waiting:
+            entered = self._waiting[0]
+            if not entered.done():
+                now = self._clock()
+                if self._leaves():
+                    entered.set_result(False)
+                elif throttle.in_flight >= throttle.number:
+                    return
+                elif (seconds := throttle.wait(now)) > 0:
+                    loop = asyncio.get_running_loop()
+                    self._timer = loop.call_later(seconds, self._admit)
+                    return
+                else:
+                    throttle.begin(now)
+                    entered.set_result(True)
+            self._waiting.popleft()

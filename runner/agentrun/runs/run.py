@@ -123,7 +123,7 @@ class Run:
         record = self.new_record(ended.kind, work.row, work.item.key, at=first.at, seconds=last.seconds)
         if len(ended.tries) > 1 or ended.kind != "done":
             record.tries = ended.tries[-TRIES_KEPT:]
-        record.usage = usage
+        record.usage, record.refused = usage, ended.refused
         record.question, record.files, record.warning = ended.question, ended.files, ended.warning
         record.error = ended.failure
         if ended.kind == "failed":

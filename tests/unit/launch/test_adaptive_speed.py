@@ -1,0 +1,51 @@
+"""Adaptive speed at simulated servers: how much of what a server allows is used, and nothing fails."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from unit.launch.simulated import Bucket, Crowded, Server, Shared, Window, run_batch
+
+SLOW = math.exp(0.7)
+SEEDS = range(5)
+SERVERS: dict[str, tuple[Callable[[int], Server], int, float]] = {
+    # The server, the items, and the seconds that its limit alone takes.
+    "20 a second": (Bucket, 500, 24.0),
+    "20 a second, without a header": (lambda seed: Bucket(seed, asks=False), 500, 24.0),
+    "20 in each second": (Window, 500, 24.0),
+    "1,200 in each minute": (lambda seed: Window(seed, most=1200, window=60.0), 4000, 180.0),
+    "1,200 in each minute, without a header": (lambda seed: Window(seed, most=1200, window=60.0, asks=False), 4000, 180.0),
+    "8 at a time": (Crowded, 500, 0.0),
+    "8 at a time, slowly": (lambda seed: Crowded(seed, seconds=SLOW), 500, 0.0),
+}
+
+
+def share_used(make: Callable[[int], Server], items: int, seconds: float, folder: Path) -> float:
+    took = possible = 0.0
+    for seed in SEEDS:
+        server = make(seed)
+        night = run_batch(server, folder, items=items)
+        assert night.counts["done"] == items, f"seed {seed}: {night.counts}"
+        took += night.seconds
+        possible += seconds + server.mean_seconds if seconds else items / 8 * server.mean_seconds
+    return possible / took
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_most_of_what_a_server_allows_is_used_and_nothing_fails(name: str, tmp_path: Path) -> None:
+    assert share_used(*SERVERS[name], tmp_path) >= 0.85
+
+
+def test_calls_that_take_longer_than_the_window_are_slower(tmp_path: Path) -> None:
+    assert share_used(lambda seed: Window(seed, seconds=SLOW), 500, 24.0, tmp_path) >= 0.75
+
+
+def test_random_refusals_do_not_slow_everybody_down(tmp_path: Path) -> None:
+    adapted = [run_batch(Shared(seed), tmp_path) for seed in SEEDS]
+    retried = [run_batch(Shared(seed), tmp_path, adapt=False, retries=50) for seed in SEEDS]
+    assert all(night.counts["done"] == 500 for night in adapted)
+    assert sum(night.seconds for night in adapted) <= 3 * sum(night.seconds for night in retried)
