@@ -148,6 +148,11 @@ def is_refusal(failure: Failure) -> bool:
     return failure.status in (429, 529) and not _TOO_LARGE.search(_words(failure))
 
 
+def is_overload(failure: Failure) -> bool:
+    """Of a refusal: whether too much was in flight, not too much in a time."""
+    return failure.status != 429
+
+
 def judge(failure: Failure) -> Judgement:
     """Whether a failure is transient, the item's own, or everyone's; or means that the item is skipped."""
     if failure.code == SHORTAGE:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentrun.agents.attempt import Attempt, Outcome
-from agentrun.agents.failure import EMPTY, Failure, Judgement, asked_wait, is_refusal, judge
+from agentrun.agents.failure import EMPTY, Failure, Judgement, asked_wait, is_overload, is_refusal, judge
 from agentrun.checkpoint.record import Record, Try
 from agentrun.checkpoint.remembered import Remembered
 from agentrun.errors import AgentrunError
@@ -109,7 +109,7 @@ class Attempts:
         """Attempt the item until it is settled, or goes back. Cancelling ends the attempt in flight."""
         run, row = self.run, work.row
         tries: list[Try] = []
-        waits = 0
+        waits, in_turn = 0, False
         generation = run.ledger.generations.get(row, 0)
         number = self._last_number(row, generation) if self._numbers else 0
         if run.ledger.usages and (before := run.ledger.usages.get(row)) is not None:
@@ -122,7 +122,7 @@ class Attempts:
                 work.doing = "waiting for the rate limit"
                 await self._pace.wait()
                 work.doing = ""
-            if self.gate is not None and not await self.gate.enter():
+            if self.gate is not None and not await self.gate.enter(in_turn=in_turn):
                 self._numbers[row] = (generation, number)
                 return Ended("back", gives_way=True)
             number += 1
@@ -165,6 +165,7 @@ class Attempts:
                     return instead
                 tries.pop()
                 number -= 1
+                in_turn = is_overload(ended.failure)
                 continue
             if self.gate is not None:
                 self.gate.leave(began, accepted=ended.kind in ("done", "waiting", "skipped"))
@@ -242,8 +243,7 @@ class Attempts:
         refused = self._refused.setdefault(work.row, Refused(gate.accepted))
         refused.count += 1
         asked = asked_wait(ended.failure)
-        seconds = gate.refuse(began, asked=asked, is_overload=ended.failure.status != 429)
-        self.slots.set_width(gate.throttle.number)
+        seconds = gate.refuse(began, asked=asked, is_overload=is_overload(ended.failure))
         self._logs.empty(slot)
         if refused.count >= REFUSED_MOST and gate.accepted - refused.accepted_before >= REFUSED_MOST:
             ended.refused, ended.kind, ended.judgement = refused.count, "failed", Judgement("item")
@@ -268,7 +268,7 @@ class Attempts:
         begun = [now - span * (number + 1) / (done + 1) for number in range(done)]
         throttle = Throttle(self._job.concurrency, now, [*begun, *(one.began for one in self.slots.in_flight.values())])
         throttle.in_flight = self._running + 1
-        return Gate(throttle, clock=self._clock, leaves=self.slots.is_overfull)
+        return Gate(throttle, self.slots, clock=self._clock)
 
     async def _stops_within(self, seconds: float) -> bool:
         """Wait; True as soon as the launch stops."""

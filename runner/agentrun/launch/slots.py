@@ -112,8 +112,10 @@ class Slots:
         """At most so many items in flight from now on; those that are continue."""
         self._width = width
 
-    def is_overfull(self) -> bool:
-        return len(self.in_flight) > self._width
+    @property
+    def surplus(self) -> int:
+        """How many more are in flight than may be."""
+        return len(self.in_flight) - self._width
 
     def advance(self, units: Sequence[Unit]) -> None:
         """While the checkpoint of these units is made: each slot that they free, and each idle one, takes its next
@@ -121,7 +123,7 @@ class Slots:
         for unit in units:
             if unit.slot is None:
                 self._note_message(unit)
-            elif not self.is_overfull() and (work := self._next()) is not None:
+            elif self.surplus <= 0 and (work := self._next()) is not None:
                 self.in_flight[unit.slot] = self._next_of[unit.slot] = work
             else:
                 self.in_flight.pop(unit.slot, None)

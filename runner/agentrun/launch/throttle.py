@@ -20,6 +20,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agentrun.launch.slots import Slots
 
 RECENT = 50
 SLOWED_FROM, SLOWED_FROM_COUNT = 0.2, 4
@@ -146,30 +150,42 @@ class Throttle:
 class Gate:
     """Attempts enter here before they begin, in order, and leave when they have ended.
 
-    `leaves` says whether an item that waits should give up its slot: fewer may be in flight than there are.
+    It sets how many slots there are: where fewer may be in flight than there are, items that wait give up theirs.
     """
 
-    def __init__(self, throttle: Throttle, *, clock: Callable[[], float], leaves: Callable[[], bool]) -> None:
+    def __init__(self, throttle: Throttle, slots: Slots, *, clock: Callable[[], float]) -> None:
         self.throttle = throttle
         self.accepted = 0
         self.refused = 0
         self._clock = clock
-        self._leaves = leaves
+        self._slots = slots
+        self._leaving = 0
+        """How many were told to give up their slot, and have not done so yet."""
         self._waiting: deque[asyncio.Future[bool]] = deque()
+        self._in_turn: deque[asyncio.Future[bool]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def enter(self) -> bool:
-        """Wait until an attempt may begin, which has begun then; False if its item should give up its slot."""
+    async def enter(self, *, in_turn: bool = False) -> bool:
+        """Wait until an attempt may begin, which has begun then; False if its item should give up its slot.
+
+        `in_turn` is for one that was refused because too many were in flight: it begins when another one ends. At any
+        other moment it would probably be refused again, while those that follow the ended one are accepted.
+        """
         entered = asyncio.get_running_loop().create_future()
-        self._waiting.append(entered)
+        (self._in_turn if in_turn else self._waiting).append(entered)
         self._admit()
         try:
-            return bool(await entered)
+            has_entered: bool = await entered
         except asyncio.CancelledError:
-            if entered.done() and not entered.cancelled() and entered.result():
-                self.throttle.end()
+            if entered.done() and not entered.cancelled():
+                if entered.result():
+                    self.throttle.end()
+                else:
+                    self._leaving -= 1
             self._admit()
             raise
+        self._leaving -= not has_entered
+        return has_entered
 
     def leave(self, began: float, *, accepted: bool) -> None:
         """An attempt that was not refused has ended; `accepted` if that says that the other side took it."""
@@ -178,7 +194,7 @@ class Gate:
             self.throttle.accept(began, self._clock())
         else:
             self.throttle.end()
-        self._admit()
+        self._admit(has_ended=True)
 
     def refuse(self, began: float, *, asked: float | None, is_overload: bool) -> float:
         """An attempt was refused; how long its item waits before it enters again."""
@@ -187,25 +203,32 @@ class Gate:
         self._admit()
         return seconds
 
-    def _admit(self) -> None:
+    def _admit(self, *, has_ended: bool = False) -> None:
         """Let in who may begin now, and look again when the next one may."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        throttle = self.throttle
-        while self._waiting:
-            entered = self._waiting[0]
-            if not entered.done():
-                now = self._clock()
-                if self._leaves():
-                    entered.set_result(False)
-                elif throttle.in_flight >= throttle.number:
-                    return
-                elif (seconds := throttle.wait(now)) > 0:
-                    loop = asyncio.get_running_loop()
-                    self._timer = loop.call_later(seconds, self._admit)
-                    return
-                else:
-                    throttle.begin(now)
-                    entered.set_result(True)
-            self._waiting.popleft()
+        throttle, slots = self.throttle, self._slots
+        slots.set_width(throttle.number)
+        for queue in (self._waiting, self._in_turn):
+            while queue and slots.surplus > self._leaving:
+                if not (last := queue.pop()).done():
+                    last.set_result(False)
+                    self._leaving += 1
+        while (has_ended or not throttle.in_flight) and self._in_turn and self._lets_in(self._in_turn):
+            has_ended = False
+        while self._waiting and self._lets_in(self._waiting):
+            pass
+        if (self._waiting or self._in_turn) and (seconds := throttle.wait(self._clock())) > 0:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._admit)
+
+    def _lets_in(self, queue: deque[asyncio.Future[bool]]) -> bool:
+        """Whether the first in the queue no longer waits."""
+        entered, throttle = queue[0], self.throttle
+        if not entered.done():
+            if throttle.in_flight >= throttle.number or throttle.wait(now := self._clock()) > 0:
+                return False
+            throttle.begin(now)
+            entered.set_result(True)
+        queue.popleft()
+        return True

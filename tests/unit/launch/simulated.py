@@ -204,7 +204,14 @@ async def _run(server: Server, folder: Path, items: int, concurrency: int, setti
     for index in range(items):
         ledger.order.append(ledger.row_of(key_digest(f"k{index}")))
     ledger.set_order(ledger.order)
-    run = Run(job, "v1", Checkpoint(job="night", run_id="r1", context=RunContext(launches=1, date="2026-05-04")), False, ledger, Plan())
+    run = Run(
+        job,
+        "v1",
+        Checkpoint(job="night", run_id="r1", context=RunContext(launches=1, date="2026-05-04")),
+        False,
+        ledger,
+        Plan(),
+    )
     store.lock()
     store.load()
     checkpointing = Checkpointing(store, run, Progress(), has_thread=False)

@@ -18,7 +18,11 @@ SERVERS: dict[str, tuple[Callable[[int], Server], int, float]] = {
     "20 a second, without a header": (lambda seed: Bucket(seed, asks=False), 500, 24.0),
     "20 in each second": (Window, 500, 24.0),
     "1,200 in each minute": (lambda seed: Window(seed, most=1200, window=60.0), 4000, 180.0),
-    "1,200 in each minute, without a header": (lambda seed: Window(seed, most=1200, window=60.0, asks=False), 4000, 180.0),
+    "1,200 in each minute, without a header": (
+        lambda seed: Window(seed, most=1200, window=60.0, asks=False),
+        4000,
+        180.0,
+    ),
     "8 at a time": (Crowded, 500, 0.0),
     "8 at a time, slowly": (lambda seed: Crowded(seed, seconds=SLOW), 500, 0.0),
 }
