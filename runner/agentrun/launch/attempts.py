@@ -251,7 +251,7 @@ class Attempts:
             return ended
         if seconds > 0:
             # Without a time from the server, not all at the same moment.
-            seconds = seconds if asked is not None else random.uniform(seconds, 2 * seconds)
+            seconds = seconds if asked is not None else random.uniform(seconds, 2 * seconds)  # noqa: S311
             work.doing = "asked to wait"
             if await self._stops_within(seconds):
                 return Ended("back")

@@ -3,11 +3,11 @@
 A refusal (429, 529, or 503 with Retry-After) says nothing about the item. What it says about the speed depends on how
 many of the last attempts were refused:
 
-| refused of the last 50 that ended | what follows |
-|---|---|
-| under a fifth, or fewer than 4 | only that item waits, as long as it was asked to: others may share the key |
-| a fifth | one *cut* for each wave of refusals: after 429 a *pace*, nine tenths of what was accepted over the last 3 s; after 503 and 529 a *number in flight*, nine tenths of what is still in flight when the wave is over |
-| half | besides, everybody waits: as long as was asked, otherwise longer at each cut in a row |
+- under a fifth, or fewer than 4 of the last 50 that ended: only that item waits, as long as it was asked to. Others may
+  use the same key;
+- from a fifth: one *cut* for each wave of refusals. After 429 that is a *pace*, nine tenths of what was accepted over
+  the last 3 s; after 503 and 529 a *number in flight*, nine tenths of what is still in flight when the wave is over;
+- from half: besides, everybody waits, as long as was asked, otherwise longer at each cut in a row.
 
 A wave is what had begun before the cut: only a refusal of an attempt that began after it can cause the next one. What
 is accepted after a cut makes it faster: the pace by 5 % a second, the number by a tenth a round if it was used.
