@@ -132,7 +132,9 @@ def _main(arguments: list[str]) -> int:
         if not os.path.isdir("."):
             console.say("the current folder no longer exists; change to one that does")
             return 2
-        return int(build_app(arguments)(arguments, prog_name="agentrun", obj=command, standalone_mode=False) or 0)
+        code = int(build_app(arguments)(arguments, prog_name="agentrun", obj=command, standalone_mode=False) or 0)
+        console.flush_data()
+        return code
     except AgentrunError as error:
         if trace := getattr(error, "traceback", ""):
             console.say(console.clean_text(trace).rstrip())

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
@@ -54,10 +56,8 @@ class ReaderGone(Exception):
 
 def put(line: str) -> None:
     """Print a line of data."""
-    try:
+    with _output_errors():
         _write(sys.__stdout__, line)
-    except BrokenPipeError:
-        raise ReaderGone from None
 
 
 def put_json(value: Any) -> None:
@@ -66,17 +66,44 @@ def put_json(value: Any) -> None:
     put(json_for(sys.__stdout__, orjson.dumps(value, default=str).decode()))
 
 
+def put_line(line: str) -> None:
+    """Print a line of data, without flushing."""
+    if sys.stdout is not None:
+        put_bytes(f"{fitting(line, sys.stdout)}\n".encode(sys.stdout.encoding, "backslashreplace"))
+
+
 def put_bytes(data: bytes) -> None:
     """Print bytes unchanged, without flushing: there may be a million lines."""
+    with _output_errors():
+        if sys.stdout is not None:
+            sys.stdout.buffer.write(data)
+
+
+def flush_data() -> None:
+    """Print what was not flushed yet."""
+    with _output_errors():
+        if sys.__stdout__ is not None:
+            sys.__stdout__.flush()
+
+
+@contextmanager
+def _output_errors() -> Iterator[None]:
+    """Where standard output cannot be written: ReaderGone, or a DiskError, as when the disk is full."""
     try:
-        sys.stdout.buffer.write(data)
+        yield
     except BrokenPipeError:
         raise ReaderGone from None
+    except OSError as error:
+        from agentrun.errors import DiskError
+
+        what = f"standard output: {os.strerror(error.errno or 0)}; nothing finished is lost"
+        raise DiskError(what, errno=error.errno) from error
 
 
 def put_json_lines(data: bytes) -> None:
     """Print whole lines of JSON, without flushing."""
-    put_bytes(json_for(sys.stdout, data.decode()).encode() if sys.stdout.isatty() else data)
+    is_shown = sys.stdout is not None and sys.stdout.isatty()
+    put_bytes(json_for(sys.stdout, data.decode()).encode() if is_shown else data)
 
 
 def json_for(stream: TextIO | None, text: str) -> str:

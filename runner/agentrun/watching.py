@@ -74,7 +74,7 @@ class PlainLines(View):
     def watch(self, event: Event) -> None:
         if isinstance(event, Planned):
             items = "1 item" if event.plan.total == 1 else f"{event.plan.total:,} items"
-            self._say(f"{items}, {event.plan.to_run:,} to run → {event.output}")
+            self._say(f"{items}, {event.plan.to_run - event.plan.others:,} to run → {event.output}")
         elif isinstance(event, Began):
             self._progress, self._said_at = event.progress, time.monotonic()
         elif isinstance(event, Settled):

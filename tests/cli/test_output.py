@@ -157,6 +157,26 @@ def test_help_has_the_commands_in_order_and_the_exit_codes(agentrun: Run) -> Non
     assert agentrun("--version").stdout.startswith("agentrun 0.")
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("words", [("results", "work"), ("items", "work"), ("status", "work", "--json")])
+def test_where_the_data_does_not_fit_the_exit_code_is_that_of_a_full_disk(
+    command: str, job: Path, words: tuple[str, ...]
+) -> None:
+    subprocess.run([command, "start", "job.toml", "-q"], cwd=job, check=True)
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run([command, *words], cwd=job, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.stderr == "standard output: No space left on device; nothing finished is lost\n"
+    assert ended.returncode == 74
+
+
+def test_data_for_a_closed_standard_output_is_dropped(command: str, job: Path) -> None:
+    subprocess.run([command, "start", "job.toml", "-q"], cwd=job, check=True)
+    for words in ("results work", "items work", "status work --json"):
+        shell = ["bash", "-c", f"{command} {words} >&-"]
+        ended = subprocess.run(shell, cwd=job, stderr=subprocess.PIPE, text=True, check=False)
+        assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_a_reader_that_leaves_is_no_error(command: str, job: Path) -> None:
     subprocess.run([command, "start", "job.toml", "-q"], cwd=job, check=True)
     piped = subprocess.run(

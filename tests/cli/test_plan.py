@@ -88,6 +88,25 @@ def test_after_a_finished_run_the_plan_is_one_line_of_counts_the_same_before_and
     assert line.search(ended.stderr) and "  3 run, 1 kept\n" in ended.stderr
 
 
+def test_what_only_leaves_for_another_launch_is_not_counted_as_to_run(agentrun: Run, job: Path) -> None:
+    left = "left for another launch (--only)"
+    planned = agentrun("start", "work", "--plan", "--only", "items/a.txt").stdout
+    assert "of 3 items" in planned and f"  {left}: 2\n" in planned
+    assert agentrun("start", "work", "--only", "items/a.txt").returncode == 4
+    planned = agentrun("start", "work", "--plan", "--only", "items/b.txt").stdout
+    assert "  kept 1, to run 1\n" in planned and f"  {left}: 1\n" in planned
+    assert agentrun("start", "work").returncode == 0
+    for name in ("a", "b"):
+        (job / "items" / f"{name}.txt").write_text("another")
+    words = ("start", "work", "--only", "items/a.txt")
+    planned = agentrun(*words, "--plan").stdout
+    assert (
+        "work: would start a new run, 1 of 3 items to run\n" in planned and f": 1 · changed 2 · {left} 1\n" in planned
+    )
+    assert json.loads(agentrun(*words, "--plan", "--json").stdout)["to_run"] == 1
+    assert "work: a new run, 1 of 3 items to run → " in agentrun(*words).stderr
+
+
 def test_an_older_agent_is_named_with_the_command_that_reruns_its_results(agentrun: Run, job: Path) -> None:
     assert agentrun("start", "work").returncode == 0
     version = json.loads(agentrun("start", "work", "--plan", "--json").stdout)["version"]

@@ -11,6 +11,7 @@ import orjson
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.checkpoint.summary import Summary
+from agentrun.errors import AgentrunError
 from agentrun.job.job import ItemsSpec, Job
 from agentrun.system.disk import Disk
 from crash.inspection import BEFORE, Stage
@@ -91,7 +92,10 @@ class TwoRuns:
         on_attempt: Callable[[Attempt], None] | None = None,
     ) -> Summary:
         agent = Answers(on_attempt=on_attempt)
-        return self.workload.launch(agent, job=self.job, disk=disk, tell=tell, allow_gone=True)
+        try:
+            return self.workload.launch(agent, job=self.job, disk=disk, tell=tell, allow_gone=True)
+        except AgentrunError as error:
+            raise AssertionError(f"the launch was refused: {error}") from error
 
     def check(self) -> None:
         """At every instant: what is not ours is as it was, and each of our files is whole, old or new."""

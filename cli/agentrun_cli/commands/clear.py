@@ -54,7 +54,7 @@ def _clear_finished(older_than: str | None, state_dir: str | None, *, yes: bool)
     removed, is_busy = 0, False
     for view in found.finished:
         try:
-            why = clear_finished(catalogue.store(view.job), view.job)
+            why = clear_finished(catalogue.store(view.job), view)
         except BusyError:
             why, is_busy = "a runner is at work", True
         removed += not why

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -121,10 +120,10 @@ def _put_json(shown: Iterable[ItemView]) -> int:
 
 def _put_lines(lines: Iterable[str]) -> int:
     """Not flushed at each line: there may be a million."""
-    from agentrun_cli.terminal import fitting, put_bytes
+    from agentrun_cli.terminal import put_line
 
     count = 0
     for line in lines:
-        put_bytes(f"{fitting(line, sys.stdout)}\n".encode(sys.stdout.encoding, "backslashreplace"))
+        put_line(line)
         count += 1
     return count

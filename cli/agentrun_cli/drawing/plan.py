@@ -47,6 +47,7 @@ _SINCE_LAST_RUN = {
     "failed": "failed before",
     "left": "failed before and left",
     "kept_changed": "changed but kept",
+    "others": "left for another launch (--only)",
     "gone": "gone",
 }
 """After a finished run: what is not kept, in a word each."""
@@ -136,7 +137,7 @@ def count_lines(planned: Planned, name: str) -> Iterator[str]:
         yield f"  {' · '.join([kept, *counts])}"
         yield from old_agent_lines(plan.old_agents, name)
         return
-    yield f"  kept {plan.kept:,}, to run {plan.to_run:,}"
+    yield f"  kept {plan.kept:,}, to run {plan.to_run - plan.others:,}"
     for kind, words in _KINDS.items():
         count = getattr(plan, kind)
         if count and kind not in ("kept", "run"):
@@ -162,7 +163,8 @@ def given_up_words(given_up: GivenUp) -> str:
 
 
 def _share(planned: Planned) -> str:
-    return f"{planned.plan.to_run:,} of {counted(planned.plan.total, 'item')}"
+    plan = planned.plan
+    return f"{plan.to_run - plan.others:,} of {counted(plan.total, 'item')}"
 
 
 def _examples(keys: Sequence[str], count: int) -> str:
@@ -283,7 +285,7 @@ def plan_json(outlook: Outlook) -> dict[str, Any]:
             # Of those to run: which the last run did not have.
             "new": plan.run if planned.from_run else 0,
         },
-        "to_run": plan.to_run,
+        "to_run": plan.to_run - plan.others,
         "nothing_to_do": outlook.nothing is not None,
         "kept_old_agent": plan.kept_old_agent,
         "old_agents": plan.old_agents,

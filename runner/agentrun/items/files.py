@@ -98,7 +98,8 @@ class FilesSource:
         return f"{self._pattern}, item {index}"
 
     def describe(self) -> str:
-        return f"no file matches {self._pattern} in {self._base}"
+        what = "no file matches" if self._is_left_out is None else "no file but those that exclude names matches"
+        return f"{what} {self._pattern} in {self._base}"
 
     def shown(self, raw: str) -> str:
         return shown_path(self.key(raw))

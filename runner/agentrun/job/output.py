@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from agentrun.values.templates import fill, names_in
+from agentrun.values.text import is_unicode
 
 OutputForm = Literal["jsonl", "csv", "folder"]
 RUN_NAMES = ("date", "run_id")
@@ -16,6 +17,8 @@ ITEM_NAMES = ("key", "index")
 """Placeholders that stand for each item: the output is then a folder with one file an item."""
 NAME_MOST_BYTES = 100
 """Of a file's name without the key."""
+PART_MOST_BYTES = 200
+"""Of each part of the path: with a run's id, `.partial` and what a temporary file adds, it still fits into 255."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,10 @@ class OutputTemplate:
             return 'write the path of a file, such as "out/results.jsonl"'
         if any(one in ITEM_NAMES for one in names_in(folder)):
             return 'write {key} and {index} in the last part only, such as "out/{key}.md"'
+        if not is_unicode(self.text):
+            return "write it in UTF-8"
+        if any(len(part.encode()) > PART_MOST_BYTES for part in self.text.split("/")):
+            return f"the name of a file or folder has at most {PART_MOST_BYTES} bytes; shorten it"
         if self.form != "folder":
             return ""
         if base.is_relative_to(_home(base, folder)):

@@ -316,7 +316,10 @@ class Slots:
         if most and not self._any_done:
             most = min(most, FAILURES_BEFORE_FIRST_DONE)
         if most and self._failures_in_a_row >= most:
-            text = f"{self._failures_in_a_row} items failed in a row, the last with {ended.failure.cause}"
+            count = self._failures_in_a_row
+            text = f"{count} items failed in a row, the last with {ended.failure.cause}"
+            if count == 1:
+                text = f"an item failed with {ended.failure.cause}"
             hint = "fix that, then resume; --stop-after-failures 0 continues regardless"
             self.stop(StopReason(4, text, hint, by="failures"))
 

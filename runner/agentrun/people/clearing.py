@@ -55,12 +55,17 @@ def clear_job(store: Store) -> None:
     store.clear()
 
 
-def clear_finished(store: Store, name: str) -> str:
-    """Remove a job if it is still finished; otherwise why it is left. BusyError if a runner is at work."""
+def clear_finished(store: Store, seen: JobView) -> str:
+    """Remove a job if it is still finished as it was `seen`; otherwise why it is left. BusyError if a runner is at
+    work."""
     lease = store.lock(wait_seconds=0.0)
     try:
-        if why := _why_spared(store, view_job(store, name)):
+        view = view_job(store, seen.job)
+        if why := _why_spared(store, view):
             return why
+        if view.run_id != seen.run_id:
+            # While a person was asked: what they agreed to remove was an older run.
+            return "another run has finished meanwhile"
         clear_job(store)
         return ""
     finally:

@@ -395,16 +395,26 @@ def own_children(runner: int, told: Iterable[int]) -> set[int]:
     return found
 
 
+def _erase_below(terminal: int) -> None:
+    """Not on a terminal that is stopped (Ctrl-S): the write would block, and with it everything that is to be ended."""
+    import select
+
+    poll = select.poll()
+    poll.register(terminal, select.POLLOUT)
+    try:
+        if any(event & select.POLLOUT for _, event in poll.poll(0)):
+            os.write(terminal, ERASE_BELOW)
+    except OSError:
+        pass  # the terminal is gone, too
+
+
 def main(arguments: list[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     pipe, runner, marker = int(arguments[0]), int(arguments[1]), arguments[2]
     told, last_word = watch_runner(pipe, runner)
     if not last_word and len(arguments) > 3:
-        try:
-            os.write(int(arguments[3]), ERASE_BELOW)
-        except OSError:
-            pass  # the terminal is gone, too
+        _erase_below(int(arguments[3]))
     spared = {os.getpid(), runner} | (own_children(runner, told) if last_word == b"=" else set())
     _end(lambda: find_tree(told, (LAUNCH_VARIABLE, marker), spare=spared))
 

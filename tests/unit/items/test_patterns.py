@@ -67,6 +67,12 @@ def test_without_any_file_each_pattern_is_named(base: Path) -> None:
     assert "no file matches *.doc" in files(base, "*.pdf", "*.doc").describe()
 
 
+def test_without_any_file_that_exclude_leaves_it_says_so(base: Path) -> None:
+    found = files(base, "a/*.md", exclude=("*.md",))
+    assert list(found) == []
+    assert found.describe() == f"no file but those that exclude names matches a/*.md in {base}"
+
+
 def test_a_file_that_is_named_must_exist_whatever_the_other_patterns_match(base: Path) -> None:
     with pytest.raises(ItemsError, match=r"gone\.txt: there is no such file"):
         keys(files(base, "*.txt", "gone.txt"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -55,12 +56,17 @@ def test_a_job_is_removed_only_if_it_is_still_finished_and_nobody_works_on_it(
     tmp_path: Path, catalogue: FolderCatalogue
 ) -> None:
     made = make(tmp_path, "job", days=40)
+    store = catalogue.store("job")
+    seen = view_job(store, "job")
     with made.at_work(), pytest.raises(BusyError):
-        clear_finished(catalogue.store("job"), "job")
-    assert clear_finished(catalogue.store("job"), "job") == ""
-    assert view_job(catalogue.store("job"), "job").status == "new"
+        clear_finished(store, seen)
+    assert clear_finished(store, replace(seen, run_id="before")) == "another run has finished meanwhile"
+    assert view_job(store, "job").status == "finished"
+    assert clear_finished(store, seen) == ""
+    assert view_job(store, "job").status == "new"
     unfinished = make(tmp_path, "other")
-    assert clear_finished(catalogue.store("other"), "other") == "unfinished"
+    other = catalogue.store("other")
+    assert clear_finished(other, view_job(other, "other")) == "unfinished"
     assert (unfinished.folder / "state.json").exists()
 
 

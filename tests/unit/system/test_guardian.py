@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import pty
 import secrets
 import signal
 import stat
 import subprocess
 import sys
+import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -120,6 +122,39 @@ def test_a_clean_close_ends_daemons_that_were_left_behind_and_spares_the_runner(
     assert not is_alive(pid_in(tmp_path / "guardian"))
     assert process.poll() is None
     assert not is_free(tmp_path / "lock")  # the runner's own
+
+
+@linux_only
+def test_a_terminal_that_is_stopped_does_not_keep_it_from_ending_what_is_left(tmp_path: Path) -> None:
+    ours, terminal = pty.openpty()
+    lock = tmp_path / "lock"
+    runner = """
+        import fcntl, os, secrets, subprocess, sys
+        from agentrun.system.guardian import Guardian
+
+        lock = open(sys.argv[1], "w")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        Guardian.start(lock.fileno(), secrets.token_hex(8), terminal=0)
+        print(subprocess.Popen(["sleep", "600"], start_new_session=True, stdout=subprocess.DEVNULL).pid, flush=True)
+        sys.stdin.read()
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", dedent(runner), str(lock)], stdin=terminal, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        orphan = int(process.stdout.readline())
+        termios.tcflow(terminal, termios.TCOOFF)
+        process.kill()
+        process.wait()
+        eventually(lambda: not is_alive(orphan), "what the runner had started has ended")
+        eventually(lambda: is_free(lock), "the lock is free")
+    finally:
+        termios.tcflow(terminal, termios.TCOON)
+        process.kill()
+        process.communicate()
+        os.close(ours)
+        os.close(terminal)
 
 
 @linux_only
