@@ -123,7 +123,7 @@ class Slots:
         for unit in units:
             if unit.slot is None:
                 self._note_message(unit)
-            elif self.surplus <= 0 and (work := self._next()) is not None:
+            elif len(self.in_flight) <= self._width and (work := self._next()) is not None:
                 self.in_flight[unit.slot] = self._next_of[unit.slot] = work
             else:
                 self.in_flight.pop(unit.slot, None)

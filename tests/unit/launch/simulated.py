@@ -200,7 +200,8 @@ async def _run(server: Server, folder: Path, items: int, concurrency: int, setti
         keep_logs=0,
         **settings,
     )
-    ledger, store, events, widest = Ledger(), MemoryStore(), [], 0
+    ledger, store, widest = Ledger(), MemoryStore(), 0
+    events: list[Event] = []
     for index in range(items):
         ledger.order.append(ledger.row_of(key_digest(f"k{index}")))
     ledger.set_order(ledger.order)
