@@ -85,6 +85,10 @@ class RunContext(Struct, omit_defaults=True, kw_only=True):
     """How many done items have an empty output."""
     others: Count = 0
     """How many pending items the last launch left for another one (--only)."""
+    rate_until: float = 0.0
+    """When what was begun would be used up at the pace of the job's `rate`, in seconds since the epoch."""
+    tokens_until: float = 0.0
+    """The same for its `tokens`."""
     output: str = ""
     """Where the last launch was to put the results; this run has a claim on it."""
     completing: str = ""

@@ -86,6 +86,7 @@ def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default
         timeout_seconds=values.parsed("run.timeout", parse_duration, 1800.0) or None,
         retries=values.whole("run.retries", 3, least=0),
         rate=values.parsed("run.rate", _rate, None),
+        tokens=values.parsed("run.tokens", _rate, None),
         allow_failures=values.parsed("run.allow_failures", parse_allowance, NONE_ALLOWED),
         stop_after_failures=values.whole("run.stop_after_failures", 10, least=0, zero="0: never"),
         crash_limit=values.whole("run.crash_limit", 3, least=0, zero="0: off"),

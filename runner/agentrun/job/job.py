@@ -82,6 +82,9 @@ class Job:
     timeout_seconds: float | None = 1800.0
     retries: int = 3
     rate: Rate | None = None
+    """How many attempts may begin."""
+    tokens: Rate | None = None
+    """How many tokens may be used."""
     allow_failures: Allowance = NONE_ALLOWED
     stop_after_failures: int = 10
     """0: never."""

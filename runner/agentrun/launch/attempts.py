@@ -21,6 +21,7 @@ from agentrun.events import Retrying, Watcher
 from agentrun.executors.port import Executor
 from agentrun.job.job import Job
 from agentrun.launch.channel import RunnerEnd
+from agentrun.launch.meters import Meters
 from agentrun.launch.progress import ProgressReports
 from agentrun.launch.throttle import SPAN_SECONDS, Gate, Throttle
 from agentrun.money.usage import Reported
@@ -72,6 +73,7 @@ class Attempts:
         watcher: Watcher,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._executor = executor
         self._job = job
@@ -99,7 +101,10 @@ class Attempts:
         self._numbers: dict[int, tuple[int, int]] = {}
         """By row, of items that were parked in this launch: their generation, and the number of their last attempt."""
         self._stopping = asyncio.Event()
-        self._pace = Pace(job.rate.per_seconds / job.rate.count, sleep=sleep) if job.rate else None
+        self.meters: Meters | None = None
+        if job.rate is not None or job.tokens is not None:
+            self.meters = run.meters = Meters(job, stops_within=self._stops_within, clock=wall_clock)
+            self.meters.restore(run.context, died_with=len(run.checkpoint.running))
 
     def stop(self) -> None:
         """Nothing is retried from here on: an item that would be goes back. Attempts in flight continue."""
@@ -109,7 +114,7 @@ class Attempts:
         """Attempt the item until it is settled, or goes back. Cancelling ends the attempt in flight."""
         run, row = self.run, work.row
         tries: list[Try] = []
-        waits, in_turn = 0, False
+        waits, in_turn, taken = 0, False, None
         generation = run.ledger.generations.get(row, 0)
         number = self._last_number(row, generation) if self._numbers else 0
         if run.ledger.usages and (before := run.ledger.usages.get(row)) is not None:
@@ -118,11 +123,14 @@ class Attempts:
             remembered = None
             if run.ledger.steps and (refs := run.ledger.steps.get(row)):
                 remembered = Remembered.of(await self._recall(refs))
-            if self._pace is not None:
+            if self.meters is not None:
                 work.doing = "waiting for the rate limit"
-                await self._pace.wait()
+                if (taken := await self.meters.enter()) is None:
+                    return Ended("back")
                 work.doing = ""
             if self.gate is not None and not await self.gate.enter(in_turn=in_turn):
+                if self.meters is not None:
+                    self.meters.leave(taken or 0.0, None)
                 self._numbers[row] = (generation, number)
                 return Ended("back", gives_way=True)
             number += 1
@@ -159,6 +167,8 @@ class Attempts:
             seconds = round(self._clock() - began, 4)
             tried = Try(launch=self._launch, number=attempt.number, at=at, seconds=seconds, usage=end.usage)
             tries.append(tried)
+            if self.meters is not None:
+                self.meters.leave(taken or 0.0, end.usage.tokens if end.usage is not None else None)
             ended = self._end(outcome, end, tries)
             if ended.failure is not None and self._job.adapt and is_refusal(ended.failure):
                 if (instead := await self._wait_after_refusal(slot, work, ended, began)) is not None:
@@ -358,19 +368,3 @@ def backoff_seconds(number: int) -> float:
     state.attempt_number = number
     random = wait_random_exponential(multiplier=BACKOFF_SECONDS, max=BACKOFF_MOST_SECONDS)(state)
     return float(max(random, min(BACKOFF_SECONDS * 2 ** (number - 1), BACKOFF_MOST_SECONDS) / 2))
-
-
-class Pace:
-    """Starts attempts no closer together than this."""
-
-    def __init__(self, seconds_between: float, *, sleep: Callable[[float], Awaitable[None]]) -> None:
-        self._seconds_between = seconds_between
-        self._sleep = sleep
-        self._next = 0.0
-
-    async def wait(self) -> None:
-        now = time.monotonic()
-        at = max(now, self._next)
-        self._next = at + self._seconds_between
-        if at > now:
-            await self._sleep(at - now)

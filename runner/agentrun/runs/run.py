@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Raw, structs
 
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 TRIES_KEPT = 10
 
 
+class Keeps(Protocol):
+    def keep(self, context: RunContext) -> None:
+        """Write down what the next launch must know."""
+
+
 @dataclass(slots=True)
 class Run:
     """The records are the truth; this is what follows from them and from the source."""
@@ -40,6 +45,8 @@ class Run:
     plan: Plan
     only: Only | None = None
     """The items that this launch is limited to."""
+    meters: Keeps | None = None
+    """The limits of attempts and tokens, whose state each checkpoint has."""
     to_retry: set[int] = field(default_factory=set)
     """Failed rows that this launch tries again."""
     carry: Any = None
@@ -240,6 +247,8 @@ class Run:
             running.append(entry)
         # As it is at this moment, like `running`: what is reported while this is written would be charged twice.
         checkpoint.usage = structs.replace(totals)
+        if self.meters is not None:
+            self.meters.keep(context)
         context.deaths, context.versions = self.deaths, ledger.versions
         context.empty = ledger.empty if self.job.empty != "allow" else 0
         if self.job.carry:

@@ -24,7 +24,7 @@ _DURATION = re.compile(
 )
 _UNIT_SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
-_RATE = re.compile(r"(\d+)\s*/\s*(?:(s|sec|second)|(m|min|minute)|(h|hour))", re.ASCII)
+_RATE = re.compile(r"(\d+)\s*([kKmM]?)\s*/\s*(?:(s|sec|second)|(m|min|minute)|(h|hour))", re.ASCII)
 _LONGEST_SECONDS = 10 * 365 * 86400.0
 
 
@@ -116,7 +116,8 @@ def parse_rate(value: Any) -> Rate:
     match = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None or int(match[1]) < 1:
         raise ValueError(f'is {quoted(value)}; write a rate such as "60/min", "5/s" or "1000/h"')
-    return Rate(int(match[1]), 1.0 if match[2] else 60.0 if match[3] else 3600.0)
+    times = {"": 1, "k": 1000, "m": 1_000_000}[match[2].lower()]
+    return Rate(int(match[1]) * times, 1.0 if match[3] else 60.0 if match[4] else 3600.0)
 
 
 @dataclass(frozen=True, slots=True)
