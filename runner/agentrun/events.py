@@ -35,6 +35,12 @@ class Progress:
     """By slot: the items in flight, as the slots have them."""
     held_back: str = ""
     """Why fewer items are in flight than may be; empty if nothing holds them back."""
+    find_slowed: Callable[[], str] = lambda: ""
+
+    @property
+    def slowed(self) -> str:
+        """How fast it goes where a server has asked to slow down: `20/s, 5 of 64 at a time`; empty if none has."""
+        return self.find_slowed()
 
     @property
     def oldest(self) -> list[Work]:

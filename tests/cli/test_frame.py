@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from agentrun.events import Progress
+from agentrun.values.units import rate_words
 from agentrun_cli.drawing.cells import cell_len, cut_left, cut_right, wrap
 from agentrun_cli.drawing.frame import Flight, Halt, Scene, draw_frame
-from agentrun_cli.drawing.pace import Pace, left_words, rate_words
+from agentrun_cli.drawing.pace import Pace, left_words
 
 HOSTILE = "a\x1b[31m[/x][link=evil]\x1b]0;title\x07\x9b2J\u202etxt.exe\x00\r\nnext"
 SIZES = [(120, 40), (80, 24), (40, 15), (20, 5)]

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agentrun.money.usage import format_cost
-from agentrun.values.units import format_duration
+from agentrun.values.units import format_duration, rate_words
 from agentrun_cli.drawing.cells import cell_len, cut_left, cut_right, padded
-from agentrun_cli.drawing.pace import left_words, rate_words
+from agentrun_cli.drawing.pace import left_words
 from agentrun_cli.terminal import clean
 
 FULL, EMPTY = "━", "─"
@@ -60,6 +60,8 @@ class Scene:
     cost: float | None = None
     budget: float | None = None
     concurrency: int = 1
+    slowed: str = ""
+    """How fast it goes, if a server has asked to slow down."""
     held_back: str = ""
     """Why fewer items are in flight than may be."""
     halt: Halt | None = None
@@ -122,6 +124,8 @@ def _states(scene: Scene, now: float) -> list[str]:
             return [f"stopping: {count:,} in flight, finished first", f"stopping: {count:,} left"]
         left = format_duration(int(max(scene.halt.at + scene.halt.grace_seconds - now, 0.0)))
         return [f"stopping: {count:,} in flight, {left} of grace left", f"stopping: {left} left"]
+    if scene.slowed:
+        return [f"{scene.slowed}: the server asks us to slow down", f"slowed: {scene.slowed}", scene.slowed]
     if scene.held_back and count < scene.concurrency:
         return [f"{count:,} of {scene.concurrency:,} at a time: {clean(scene.held_back)}"]
     return []

@@ -216,6 +216,7 @@ class PlainView:
             cost=progress.cost,
             budget=job.budget if job is not None else None,
             concurrency=job.concurrency if job is not None else 1,
+            slowed=progress.slowed,
             held_back=progress.held_back,
             halt=self._halt,
             in_flight=[Flight(work.item.key, work.began, work.doing) for work in progress.oldest],

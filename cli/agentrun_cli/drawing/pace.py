@@ -47,14 +47,6 @@ class Pace:
         return max(pending, progress.to_run - progress.settled_here, 0) / rate
 
 
-def rate_words(per_second: float) -> str:
-    """11.3/min: in a unit in which it is at least 1."""
-    for seconds, unit in ((1, "s"), (60, "min")):
-        if per_second * seconds >= 1:
-            return f"{per_second * seconds:.1f}/{unit}"
-    return f"{per_second * 3600:.1f}/h"
-
-
 def left_words(seconds: float) -> str:
     from agentrun.values.units import format_duration
 

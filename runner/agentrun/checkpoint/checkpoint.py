@@ -47,6 +47,17 @@ class Journal(Struct):
     length: Count
 
 
+class Speed(Struct, omit_defaults=True, kw_only=True):
+    """How fast a server let the last launch go, since it refused something."""
+
+    at: float
+    """In seconds since the epoch."""
+    pace: float | None = None
+    """Attempts a second; None: no limit was found."""
+    number: Count = 0
+    """Items in flight; 0: no limit was found."""
+
+
 class RunContext(Struct, omit_defaults=True, kw_only=True):
     """What a run needs to know of itself from launch to launch."""
 
@@ -85,6 +96,7 @@ class RunContext(Struct, omit_defaults=True, kw_only=True):
     """How many done items have an empty output."""
     others: Count = 0
     """How many pending items the last launch left for another one (--only)."""
+    speed: Speed | None = None
     rate_until: float = 0.0
     """When what was begun would be used up at the pace of the job's `rate`, in seconds since the epoch."""
     tokens_until: float = 0.0

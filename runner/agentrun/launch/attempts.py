@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from agentrun.runs.run import Run
 
 BACKOFF_SECONDS, BACKOFF_MOST_SECONDS = 1.0, 60.0
+SPEED_HOLDS_SECONDS = 600.0
 REFUSED_MOST = 20
 """An item that was refused so often, while as many others were accepted, has failed."""
 SHORTAGE_WAITS = 3
@@ -53,8 +54,8 @@ class Refused:
 class Attempts:
     """Runs the attempts of items.
 
-    `commit` returns when a step is on disk, `recall` gives the records of the steps at some refs. `slots` is set before
-    the first attempt.
+    `commit` returns when a step is on disk, `recall` gives the records of the steps at some refs, `tell` is told how
+    fast it goes when that changes. `slots` is set before the first attempt.
     """
 
     slots: Slots
@@ -72,6 +73,7 @@ class Attempts:
         files: ItemFiles,
         watcher: Watcher,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        tell: Callable[[str], None] = lambda words: None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
@@ -89,6 +91,7 @@ class Attempts:
         self._watcher = watcher
         self._progress = ProgressReports(watcher)
         self._sleep = sleep
+        self._tell = tell
         self._clock = clock
         self._began, self._done_before = clock(), run.ledger.counts["done"]
         self.gate: Gate | None = None
@@ -103,8 +106,10 @@ class Attempts:
         self._stopping = asyncio.Event()
         self.meters: Meters | None = None
         if job.rate is not None or job.tokens is not None:
-            self.meters = run.meters = Meters(job, stops_within=self._stops_within, clock=wall_clock)
+            self.meters = Meters(job, stops_within=self._stops_within, clock=wall_clock)
             self.meters.restore(run.context, died_with=len(run.checkpoint.running))
+            run.keepers.append(self.meters)
+        self._wall_clock = wall_clock
 
     def stop(self) -> None:
         """Nothing is retried from here on: an item that would be goes back. Attempts in flight continue."""
@@ -249,7 +254,7 @@ class Attempts:
     async def _wait_after_refusal(self, slot: int, work: Work, ended: Ended, began: float) -> Ended | None:
         """What the item is asked to wait for; then None, or how it ends instead."""
         assert ended.failure is not None
-        gate = self.gate = self.gate or self._open_gate(began)
+        gate = self.gate or self._open_gate()
         refused = self._refused.setdefault(work.row, Refused(gate.accepted))
         refused.count += 1
         asked = asked_wait(ended.failure)
@@ -268,7 +273,25 @@ class Attempts:
             work.doing = ""
         return Ended("back") if self._stopping.is_set() else None
 
-    def _open_gate(self, began: float) -> Gate:
+    def restore_speed(self) -> None:
+        """Begin at the speed that the last launch had found, if that was not long ago. After `slots` is set."""
+        speed = self.run.context.speed
+        if speed is not None and self._job.adapt and 0 <= self._wall_clock() - speed.at <= SPEED_HOLDS_SECONDS:
+            throttle = Throttle(self._job.concurrency, self._clock())
+            throttle.limit(pace=speed.pace, number=speed.number or None)
+            self._set_gate(throttle)
+
+    @property
+    def slowed(self) -> str:
+        """How fast it goes at the moment, if a server has asked to slow down; empty if not."""
+        return self.gate.throttle.words if self.gate is not None else ""
+
+    def _set_gate(self, throttle: Throttle) -> Gate:
+        gate = self.gate = Gate(throttle, self.slots, clock=self._clock, wall_clock=self._wall_clock, tell=self._tell)
+        self.run.keepers.append(gate)
+        return gate
+
+    def _open_gate(self) -> Gate:
         """The first refusal. How many attempts began lately is known from what was done, on the average of the launch:
         before this nothing is counted."""
         now = self._clock()
@@ -278,7 +301,7 @@ class Attempts:
         begun = [now - span * (number + 1) / (done + 1) for number in range(done)]
         throttle = Throttle(self._job.concurrency, now, [*begun, *(one.began for one in self.slots.in_flight.values())])
         throttle.in_flight = self._running + 1
-        return Gate(throttle, self.slots, clock=self._clock)
+        return self._set_gate(throttle)
 
     async def _stops_within(self, seconds: float) -> bool:
         """Wait; True as soon as the launch stops."""

@@ -141,11 +141,13 @@ class Launch:
             files=files,
             watcher=self._watcher,
             sleep=self._sleep,
+            tell=lambda words: self._note("speed", reason=words or "no limit"),
         )
         limit = self._options.limit
         slots = self._slots = Slots(run, attempts, checkpointing, logs=logs, watcher=self._watcher, limit=limit)
         checkpointing.slots = attempts.slots = slots
-        self.progress.in_flight = slots.in_flight
+        attempts.restore_speed()
+        self.progress.in_flight, self.progress.find_slowed = slots.in_flight, lambda: attempts.slowed
         mail = Mail(run, self._store, checkpointing, slots, watcher=self._watcher, note=self._note)
         if self._early_stop is not None:
             slots.stop(self._early_stop)

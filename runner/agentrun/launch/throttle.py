@@ -22,6 +22,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from agentrun.checkpoint.checkpoint import RunContext, Speed
+from agentrun.values.units import rate_words
+
 if TYPE_CHECKING:
     from agentrun.launch.slots import Slots
 
@@ -33,6 +36,7 @@ KEPT_SHARE = 0.9
 LEAST_PACE = 0.1
 PACE_GROWTH = 0.05
 NUMBER_GROWTH, IN_USE = 0.1, 0.8
+TOLD_SECONDS = 1.0
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.5, 30.0
 
 
@@ -63,6 +67,19 @@ class Throttle:
     def number(self) -> int:
         """How many may be in flight."""
         return max(1, int(self._number))
+
+    @property
+    def words(self) -> str:
+        """How fast it goes, for people; empty if nothing is limited."""
+        words = [rate_words(self.pace)] if self.pace is not None else []
+        if self.number < self._most:
+            words.append(f"{self.number:,} of {self._most:,} at a time")
+        return ", ".join(words)
+
+    def limit(self, *, pace: float | None, number: int | None) -> None:
+        """Begin with these, which were found before."""
+        self.pace = pace
+        self._number = float(min(number or self._most, self._most))
 
     def wait(self, now: float) -> float:
         """How long until the next attempt may begin, as far as time decides."""
@@ -153,11 +170,22 @@ class Gate:
     It sets how many slots there are: where fewer may be in flight than there are, items that wait give up theirs.
     """
 
-    def __init__(self, throttle: Throttle, slots: Slots, *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        throttle: Throttle,
+        slots: Slots,
+        *,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        tell: Callable[[str], None],
+    ) -> None:
         self.throttle = throttle
         self.accepted = 0
         self.refused = 0
         self._clock = clock
+        self._wall_clock = wall_clock
+        self._tell = tell
+        self._told, self._told_at = "", 0.0
         self._slots = slots
         self._leaving = 0
         """How many were told to give up their slot, and have not done so yet."""
@@ -210,6 +238,7 @@ class Gate:
             self._timer = None
         throttle, slots = self.throttle, self._slots
         slots.set_width(throttle.number)
+        self._tell_words()
         for queue in (self._waiting, self._in_turn):
             while queue and slots.surplus > self._leaving:
                 if not (last := queue.pop()).done():
@@ -221,6 +250,17 @@ class Gate:
             pass
         if (self._waiting or self._in_turn) and (seconds := throttle.wait(self._clock())) > 0:
             self._timer = asyncio.get_running_loop().call_later(seconds, self._admit)
+
+    def keep(self, context: RunContext) -> None:
+        throttle = self.throttle
+        number = throttle.number if throttle.words else 0
+        context.speed = Speed(at=round(self._wall_clock(), 3), pace=throttle.pace, number=number)
+
+    def _tell_words(self) -> None:
+        words, now = self.throttle.words, self._clock()
+        if words != self._told and now - self._told_at >= TOLD_SECONDS:
+            self._told, self._told_at = words, now
+            self._tell(words)
 
     def _lets_in(self, queue: deque[asyncio.Future[bool]]) -> bool:
         """Whether the first in the queue no longer waits."""

@@ -45,8 +45,8 @@ class Run:
     plan: Plan
     only: Only | None = None
     """The items that this launch is limited to."""
-    meters: Keeps | None = None
-    """The limits of attempts and tokens, whose state each checkpoint has."""
+    keepers: list[Keeps] = field(default_factory=list)
+    """What has something to keep in every checkpoint."""
     to_retry: set[int] = field(default_factory=set)
     """Failed rows that this launch tries again."""
     carry: Any = None
@@ -247,8 +247,8 @@ class Run:
             running.append(entry)
         # As it is at this moment, like `running`: what is reported while this is written would be charged twice.
         checkpoint.usage = structs.replace(totals)
-        if self.meters is not None:
-            self.meters.keep(context)
+        for one in self.keepers:
+            one.keep(context)
         context.deaths, context.versions = self.deaths, ledger.versions
         context.empty = ledger.empty if self.job.empty != "allow" else 0
         if self.job.carry:

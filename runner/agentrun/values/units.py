@@ -120,6 +120,14 @@ def parse_rate(value: Any) -> Rate:
     return Rate(int(match[1]) * times, 1.0 if match[3] else 60.0 if match[4] else 3600.0)
 
 
+def rate_words(per_second: float) -> str:
+    """11.3/min: in a unit in which it is at least 1."""
+    for seconds, unit in ((1, "s"), (60, "min")):
+        if per_second * seconds >= 1:
+            return f"{per_second * seconds:.1f}/{unit}"
+    return f"{per_second * 3600:.1f}/h"
+
+
 @dataclass(frozen=True, slots=True)
 class ModelPrice:
     """What a model's tokens cost, in US dollars per million."""
