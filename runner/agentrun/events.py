@@ -146,6 +146,15 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Pausing:
+    """The launch waits in place, for a quota or a server; nothing is in flight."""
+
+    reason: str
+    until: str
+    """A time in ISO form; empty when it continues."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stopping:
     """No new items are started from now on."""
 

@@ -105,6 +105,9 @@ class FakeAgent:
             return Outcome("failed", failure=Failure("exception", MESSAGE, ("agentrun.errors.Fail",)))
         return Outcome("done", orjson.dumps(output_of(key)))
 
+    async def rest(self) -> None:
+        pass
+
     async def close(self) -> None:
         pass
 

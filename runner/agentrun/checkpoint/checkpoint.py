@@ -128,6 +128,14 @@ class Stopped(Struct, omit_defaults=True, kw_only=True):
     """The command to continue with, as it works beside the state folder."""
 
 
+class Paused(Struct, omit_defaults=True, kw_only=True):
+    """The launch waits in place, and nothing is in flight."""
+
+    at: str
+    until: str
+    reason: str
+
+
 class Checkpoint(Struct, kw_only=True):
     """The position, the recent outputs, the run's context. `outputs` holds encoded records."""
 
@@ -147,6 +155,7 @@ class Checkpoint(Struct, kw_only=True):
     usage: Totals = msgspec.field(default_factory=Totals)
     stopped: Stopped | None = None
     """None while a launch works, and after one that was killed."""
+    paused: Paused | None = None
     started_at: str = ""
     updated_at: str = ""
 

@@ -109,6 +109,9 @@ class LoopExecutor:
         self._cancelling.add(cancelling := asyncio.ensure_future(self._cancel(end.task, seconds=CANCEL_SECONDS)))
         cancelling.add_done_callback(finish)
 
+    async def rest(self) -> None:
+        """Nothing waits for items here."""
+
     async def close(self) -> None:
         for deadlines in self._deadlines.values():
             deadlines.close()

@@ -26,6 +26,10 @@ class Executor(Protocol):
 
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome: ...
 
+    async def rest(self) -> None:
+        """Nothing is run for a long time: end workers and programs that wait for an item. More may be run later."""
+        ...
+
     async def close(self) -> None:
         """End what is left, and let agents close. Called once, even after a failed start."""
         ...

@@ -78,6 +78,9 @@ class ThreadExecutor:
         message = f"timed out after {attempt.timeout_seconds:g} s; the slot stays taken until its thread returns"
         return Outcome("failed", failure=Failure("timeout", message, code=THREAD_TIMEOUT))
 
+    async def rest(self) -> None:
+        """Nothing waits for items here."""
+
     async def close(self) -> None:
         deadline = asyncio.get_running_loop().time() + CLOSE_SECONDS
         threads, self._idle = self._idle, []

@@ -91,6 +91,7 @@ def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default
         stop_after_failures=values.whole("run.stop_after_failures", 10, least=0, zero="0: never"),
         crash_limit=values.whole("run.crash_limit", 3, least=0, zero="0: off"),
         grace_seconds=values.parsed("run.grace", parse_duration, 30.0),
+        max_wait_seconds=values.parsed("run.max_wait", parse_duration, 12 * 3600.0),
         max_age_seconds=values.parsed("run.max_age", parse_duration, None),
         keep_changed=values.flag("run.keep_changed"),
         empty=values.choice("run.empty", _EMPTIES) or "warn",

@@ -20,7 +20,7 @@ TOP = (
 ITEMS = ("files", "jsonl", "csv", "lines", "key", "exclude")
 KINDS = ("files", "jsonl", "csv", "lines", "python")
 RUN = (
-    "concurrency", "timeout", "retries", "rate", "tokens", "allow_failures", "stop_after_failures", "grace",
+    "concurrency", "timeout", "retries", "rate", "tokens", "allow_failures", "stop_after_failures", "grace", "max_wait",
     "crash_limit", "keep_changed", "budget", "token_budget", "max_age", "empty", "keep_logs", "adapt",
 )  # fmt: skip
 PRICE = ("input", "output", "cached_input", "cache_write")

@@ -91,6 +91,8 @@ class Job:
     crash_limit: int = 3
     """0: the crash-loop guard is off."""
     grace_seconds: float = 30.0
+    max_wait_seconds: float = 12 * 3600.0
+    """How long a launch may wait for a quota or a server, since an item was last done."""
     keep_changed: bool = False
     budget: float | None = None
     """US dollars for the whole run, over all its launches."""

@@ -28,7 +28,12 @@ class Options:
     accept_edits: bool = False
     overwrite: bool = False
     forget_steps: bool = False
+    now: bool = False
+    """Try at once, although the last launch was told to wait until later."""
+    no_wait: bool = False
+    """End where the launch would wait for a quota."""
     wait_seconds: float = 5.0
+    """How long to wait for another runner."""
 
 
 def only_of(given: str | Iterable[str], *, name: str = "only") -> tuple[str, ...]:

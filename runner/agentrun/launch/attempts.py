@@ -115,6 +115,9 @@ class Attempts:
         """Nothing is retried from here on: an item that would be goes back. Attempts in flight continue."""
         self._stopping.set()
 
+    def resume(self) -> None:
+        self._stopping.clear()
+
     async def settle(self, slot: int, work: Work) -> Ended:
         """Attempt the item until it is settled, or goes back. Cancelling ends the attempt in flight."""
         run, row = self.run, work.row

@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, BinaryIO
 
+from agentrun.checkpoint.checkpoint import Paused
 from agentrun.checkpoint.ledger import DONE
 from agentrun.checkpoint.summary import Summary
 from agentrun.errors import AgentrunError, LaterError
-from agentrun.events import Began, Progress, Warned, Watcher, ignore
+from agentrun.events import Began, Pausing, Progress, Warned, Watcher, ignore
 from agentrun.executors.port import Executor
 from agentrun.items.open import Source
 from agentrun.job.fields import Layer
@@ -23,6 +24,7 @@ from agentrun.launch.beginning import carry_files, compact, update_context
 from agentrun.launch.committer import Checkpointing
 from agentrun.launch.ending import complete, cut_short, how_it_stopped, incomplete, taken
 from agentrun.launch.mail import Mail
+from agentrun.launch.pause import Clocks, pause_seconds, wait_until
 from agentrun.launch.prepare import Preparation, Prepared
 from agentrun.launch.slots import Slots, StopReason
 from agentrun.outputs.claim import Claim, OutputTakenError, drop_claim
@@ -94,6 +96,8 @@ class Launch:
         self._run: Run
         self._source: Source
         self._output: Output
+        self._executor: Executor
+        self._woken = asyncio.Event()
         self._slots: Slots | None = None
 
     # ---- preparing
@@ -123,7 +127,7 @@ class Launch:
 
     async def work(self, executor: Executor) -> Summary:
         """Run the items, commit how they end, and finish the run if it is complete. Returns the summary."""
-        run, job = self._run, self._job
+        run, job, self._executor = self._run, self._job, executor
         self.progress.to_run = run.plan.to_run - run.plan.others
         logs, files = (
             ItemLogs(self.workspace.logs, keep_done=job.keep_logs),
@@ -233,6 +237,10 @@ class Launch:
                 slots.open(feed(self._source, ledger, run.suspects.__contains__), 1)
                 await checkpointing.commit()
                 await mail.during(slots.run())
+            if ledger.counts["pending"] and await self._pause(slots, checkpointing, mail):
+                self._open(slots)
+                await checkpointing.commit()
+                continue
             if ledger.counts["pending"] and (slots.stop_reason is not None or run.is_held_up):
                 return
             self._list_again()
@@ -250,6 +258,31 @@ class Launch:
             run.to_retry.clear()
             self._open(slots)
             await checkpointing.commit()
+
+    async def _pause(self, slots: Slots, checkpointing: Checkpointing, mail: Mail) -> bool:
+        """Wait for what has made the slots stop, if that passes in time; whether the launch continues."""
+        reason, run = slots.stop_reason, self._run
+        since_done = time.monotonic() - max(slots.done_at, self.progress.began)
+        if reason is None or not pause_seconds(reason, self._job, self._options, Clocks(since_done)):
+            return False
+        await self._executor.rest()
+        run.checkpoint.paused = Paused(at=now_text(), until=reason.resume_at, reason=reason.text)
+        await checkpointing.commit()
+        self._note("pause", reason=f"{reason.text}; until {reason.resume_at}")
+        self._watcher(Pausing(reason.text, reason.resume_at))
+        is_over = False
+
+        async def wait() -> None:
+            nonlocal is_over
+            is_over = await wait_until(reason.resume_at, self._woken)
+
+        await mail.during(wait())
+        run.checkpoint.paused = None
+        if is_over and slots.stop_reason is reason:
+            slots.resume()
+            self._watcher(Pausing(reason.text, ""))
+            return True
+        return False
 
     def _list_again(self) -> None:
         """Before a run ends: what is new or changed by now is run too."""
@@ -300,6 +333,7 @@ class Launch:
             self._early_stop = reason
             return
         self._slots.stop(reason)
+        self._woken.set()
         if self._signals > 1:
             self._slots.cancel()
         else:

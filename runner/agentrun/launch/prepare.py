@@ -9,9 +9,9 @@ from typing import Any, BinaryIO
 
 from msgspec import structs
 
-from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.checkpoint.checkpoint import Checkpoint, Stopped
 from agentrun.checkpoint.summary import Summary, checkpoint_after, first_checkpoint, last_finished, next_number
-from agentrun.errors import CheckpointError, ItemsError, PlanError
+from agentrun.errors import CheckpointError, ItemsError, LaterError, PlanError
 from agentrun.events import Planned, Warned, Watcher
 from agentrun.items.open import Source, encode_python_items
 from agentrun.job.job import STANDARD_INPUT, Job
@@ -28,6 +28,7 @@ from agentrun.runs.reuse import as_kept, is_as_finished, open_run
 from agentrun.runs.run import Run
 from agentrun.store.port import Reader, Store
 from agentrun.system.disk import Disk
+from agentrun.values.clock import seconds_until
 
 _PIECE_BYTES = 1 << 20
 
@@ -71,6 +72,7 @@ class Preparation:
             self.watcher(Warned(f"{error.message}; it is kept as {self.store.set_aside()}"))
             found = None
         if found is not None and not self.options.fresh:
+            check_time(self.job, found, self.options)
             return self._plan(found)
         ended = self.store.summaries()
         finished = last_finished(ended) if not self.options.fresh else None
@@ -200,6 +202,15 @@ def new_series(job: Job, ended: Iterable[Summary], abandoned: Checkpoint | None)
     before = abandoned.context if abandoned is not None else last_finished(ended)
     checkpoint.context.spool = before.spool if before is not None else None
     return checkpoint
+
+
+def check_time(job: Job, found: Checkpoint, options: Options) -> None:
+    """Not before the time at which the last launch was told to come back: a request would only be refused."""
+    stopped = found.stopped or found.paused
+    until = (stopped.resume_at if isinstance(stopped, Stopped) else stopped.until) if stopped is not None else ""
+    if until and not options.now and seconds_until(until) > 0:
+        assert stopped is not None
+        raise LaterError(f"{job.name}: not before {until}: {stopped.reason}; --now tries at once")
 
 
 def nothing_to_resume(job: Job, reader: Reader) -> Summary | None:

@@ -94,6 +94,8 @@ class Slots:
         self.held_back = ""
         """Why no further item starts, although a slot is free."""
         self.stop_reason: StopReason | None = None
+        self.done_at = 0.0
+        """When an item was last done, by the monotonic clock."""
 
     # ---- taking items
 
@@ -306,7 +308,7 @@ class Slots:
         if ended.kind != "failed":
             self._failures_in_a_row = 0
             if ended.kind == "done":
-                self._any_done = True
+                self._any_done, self.done_at = True, work.began
                 self._empties.note(work.item.key, is_empty=ended.is_empty)
                 self._logs.settle(work.item.key)
             return
@@ -357,6 +359,11 @@ class Slots:
             self.stop_reason = reason
             grace = self._run.job.grace_seconds if reason.exit_code > 128 else None
             self._watcher(Stopping(reason.text, len(self._attempting), grace))
+
+    def resume(self) -> None:
+        """New items are started again, after a stop at whose end nothing was in flight."""
+        self.stop_reason = None
+        self._attempts.resume()
 
     def close(self) -> None:
         """Nothing is in flight any more, and nothing will be."""

@@ -111,6 +111,9 @@ class FakeExecutor:
         finally:
             self.live.discard(key)
 
+    async def rest(self) -> None:
+        pass
+
     async def close(self) -> None:
         pass
 

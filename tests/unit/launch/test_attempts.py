@@ -55,6 +55,9 @@ class Scripted:
             await self.on_run(attempt, addressed(attempt.id, channel) if self.addresses else channel)
         return self.outcomes[min(len(self.attempts), len(self.outcomes)) - 1]
 
+    async def rest(self) -> None:
+        pass
+
     async def close(self) -> None:
         pass
 

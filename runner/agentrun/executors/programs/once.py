@@ -69,6 +69,9 @@ class ProgramExecutor:
         self._environ["PATH"] = path = _path_to_us(self._environ.get("PATH", os.defpath))
         self._executable = _find(self._argv[0], path)
 
+    async def rest(self) -> None:
+        """Nothing waits for items here."""
+
     async def close(self) -> None:
         await self._socket.close()
         await self._broom.close()

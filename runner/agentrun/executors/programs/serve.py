@@ -114,11 +114,14 @@ class ServeExecutor:
                 await self._kill(program)
             return outcome
 
-    async def close(self) -> None:
+    async def rest(self) -> None:
         programs, self._programs = list(self._programs.values()), {}
         for program in programs:
             program.close_input()
         await asyncio.gather(*(program.leave(seconds=CLOSE_SECONDS) for program in programs))
+
+    async def close(self) -> None:
+        await self.rest()
         await self._broom.close()
 
     async def _program_for(self, attempt: Attempt) -> ProgramProcess:

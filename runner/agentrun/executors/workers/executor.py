@@ -80,11 +80,14 @@ class WorkerExecutor:
                 self._idle.append(worker)
             return outcome
 
-    async def close(self) -> None:
+    async def rest(self) -> None:
         workers, self._idle = self._idle, []
         for worker in workers:
             worker.close_input()
         await asyncio.gather(*(worker.leave(seconds=CLOSE_SECONDS) for worker in workers))
+
+    async def close(self) -> None:
+        await self.rest()
 
     async def _idle_worker(self) -> WorkerProcess | None:
         while self._idle:
