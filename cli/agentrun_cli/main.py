@@ -133,7 +133,8 @@ def _main(arguments: list[str]) -> int:
             console.say("the current folder no longer exists; change to one that does")
             return 2
         code = int(build_app(arguments)(arguments, prog_name="agentrun", obj=command, standalone_mode=False) or 0)
-        console.flush_data()
+        if not code:
+            console.flush_data()
         return code
     except AgentrunError as error:
         if trace := getattr(error, "traceback", ""):

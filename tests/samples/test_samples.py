@@ -76,12 +76,12 @@ def test_lines_are_given_to_a_program(samples: Path) -> None:
     assert again.returncode == 0, again.stderr
 
 
-def test_a_python_batch_is_mended_and_pays_only_for_what_failed(samples: Path) -> None:
+def test_a_python_batch_is_fixed_and_pays_only_for_what_failed(samples: Path) -> None:
     folder = samples / "python_api"
     first = call(sys.executable, "run_batch.py", cwd=folder)
     assert first.returncode == 1, first.stderr
     assert "failed 1" in first.stdout
-    second = call(sys.executable, "run_batch.py", "--mended", cwd=folder)
+    second = call(sys.executable, "run_batch.py", "--fixed", cwd=folder)
     assert second.returncode == 0, second.stderr
     assert "done 6, failed 0" in second.stdout
 

@@ -373,6 +373,7 @@ def test_every_response_is_reported_with_its_numbers(bench: Bench) -> None:
         "cache_write_1h_tokens": 0,
         "requests": 1,
         "cost": None,
+        "estimated": False,
     }
 
 

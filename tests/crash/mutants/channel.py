@@ -15,6 +15,7 @@ FORKS = "tests/unit/executors/test_forks.py"
 FROZEN = "tests/unit/system/test_deadlines.py"
 FROZEN_RUNNER = "tests/identity/test_frozen_runner.py"
 SERVE = "tests/unit/executors/programs/test_serve.py"
+STRAY = "tests/unit/executors/test_stray.py::test_an_outcome_of_another_attempt_ends_the_worker_and_the_attempt_is_lost"
 
 MUTANTS: list[Mutant] = [
     Mutant(
@@ -25,7 +26,7 @@ if frame.get("id") != attempt_id:
     raise StrayMessage(...)
 """,
         "",
-        (_faults("worker", "swapped"), _faults("worker", "over")),
+        (STRAY, _faults("worker", "swapped"), _faults("worker", "over")),
     ),
     Mutant(
         "a worker's message taken twice",

@@ -13,7 +13,7 @@ from agentrun.job.fields import Layer
 from agentrun.job.job import Job
 from agentrun.job.naming import digest_ask, former_name, name_asked, same_value
 
-BASE = Path("/work")
+BASE = Path("/jobs")
 AGENT: dict[str, Any] = {"agent": "summarise.py:summarise", "items": {"files": "docs/*.txt"}}
 COMMAND: dict[str, Any] = {"command": ["./ask.sh", "{}"], "items": {"jsonl": "asks.jsonl", "key": "id"}}
 PROMPT: dict[str, Any] = {"prompt": "Sum up {text}", "model": "openai:m", "items": {"files": "docs/*.txt"}}
@@ -62,14 +62,14 @@ def test_the_stem_is_what_people_recognise_the_job_by(values: dict[str, Any], st
     [
         (AGENT, {"items": {"files": "./docs/*.txt"}}),
         (AGENT, {"items": {"files": "docs//../docs/*.txt"}}),
-        (AGENT, {"items": {"files": "/work/docs/*.txt"}}),
+        (AGENT, {"items": {"files": "/jobs/docs/*.txt"}}),
         (AGENT, {"agent": "./summarise.py:summarise"}),
-        (AGENT, {"agent": "/work/summarise.py:summarise"}),
+        (AGENT, {"agent": "/jobs/summarise.py:summarise"}),
         (COMMAND, {"command": ["./lib/../ask.sh", "{}"]}),
-        (COMMAND, {"command": ["/work/ask.sh", "{}"]}),
+        (COMMAND, {"command": ["/jobs/ask.sh", "{}"]}),
         (COMMAND, {"parse": "text", "serve": False}),
         ({**PROMPT, "prompt": "@ask.md"}, {"prompt": "@./ask.md"}),
-        ({**PROMPT, "system": "@who.md"}, {"system": "@/work/who.md"}),
+        ({**PROMPT, "system": "@who.md"}, {"system": "@/jobs/who.md"}),
         ({**PROMPT, "schema": "a.json"}, {"schema": "./a.json"}),
         ({**PROMPT, "temperature": 1.0}, {"temperature": 1}),
         ({**PROMPT, "params": {"a": 1, "b": 2}}, {"params": {"b": 2, "a": 1}}),
@@ -81,7 +81,7 @@ def test_the_same_ask_has_the_same_name_however_it_is_written(values: dict[str, 
 
 def test_paths_among_the_arguments_of_a_program_may_be_written_in_several_ways() -> None:
     names = {
-        name_of({**AGENT, "agent": None, "command": ["python3", one, "{}"]}) for one in ("t.py", "./t.py", "/work/t.py")
+        name_of({**AGENT, "agent": None, "command": ["python3", one, "{}"]}) for one in ("t.py", "./t.py", "/jobs/t.py")
     }
     assert len(names) == 1
 
@@ -149,7 +149,7 @@ def test_the_name_of_the_versions_before_is_known(values: dict[str, Any], name: 
     [
         ("items", "files:docs/*.txt", "files:./docs/*.txt"),
         ("items", "lines:-", "lines:-"),
-        ("agent", "a.py:f", "/work/a.py:f"),
+        ("agent", "a.py:f", "/jobs/a.py:f"),
         ("agent", "package.module:f", "package.module:f"),
         ("command", ["./a.sh", "x"], ["././a.sh", "./x"]),
         ("prompt", "@ask.md", "@./ask.md"),
