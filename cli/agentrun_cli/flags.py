@@ -71,6 +71,19 @@ Budget = Annotated[
 TokenBudget = Annotated[
     str | None, typer.Option("--token-budget", metavar="N", help="Budget of the whole run, in tokens; none removes it.")
 ]
+ItemBudget = Annotated[
+    str | None, typer.Option("--item-budget", metavar="USD", help="Budget of one item, in US dollars; none removes it.")
+]
+ItemTokenBudget = Annotated[
+    str | None, typer.Option("--item-token-budget", metavar="N", help="Budget of one item, in tokens; none removes it.")
+]
+Until = Annotated[
+    str | None,
+    typer.Option("--until", metavar="TIME", help="Start no items after this time: 07:00, or 2026-11-17T07:00."),
+]
+MaxTime = Annotated[
+    str | None, typer.Option("--max-time", metavar="TIME", help="Start items for so long in this launch, such as 6h.")
+]
 Parse = Annotated[
     str | None, typer.Option("--parse", metavar="AS", help="How to read a command's output: text or json.")
 ]
@@ -130,7 +143,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "agent_version", "env_file", "needs_env", "isolation", "carry", "shell",
     ),
     "Limits": (
-        "concurrency", "limit", "budget", "token_budget", "timeout", "retries", "rate", "tokens", "allow_failures",
+        "concurrency", "limit", "budget", "token_budget", "item_budget", "item_token_budget", "timeout", "retries", "rate", "tokens", "allow_failures",
         "stop_after_failures", "grace", "max_wait", "crash_limit", "until", "max_time", "pilot", "now", "no_wait",
     ),
     "Output": ("output", "overwrite", "name", "state_dir", "empty", "keep_logs"),

@@ -64,7 +64,7 @@ def warn_of_shell(job: Job) -> None:
 
 
 def options_of(given: Given, *, resume: bool) -> Options:
-    from agentrun.job.options import Options, only_of, rerun_of
+    from agentrun.job.options import Options, max_time_of, only_of, rerun_of, until_of
 
     names = ("fresh", "limit", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps")
     asked = dict(given.of(names))
@@ -72,6 +72,10 @@ def options_of(given: Given, *, resume: bool) -> Options:
         asked["rerun"] = rerun_of(rerun, name="--rerun")
     if given.get("only"):
         asked["only"] = only_of(given.get("only"), name="--only")
+    if given.get("until") is not None:
+        asked["until"] = until_of(given.get("until"), name="--until")
+    if given.get("max_time") is not None:
+        asked["max_time"] = max_time_of(given.get("max_time"), name="--max-time")
     # With --if-free, do not wait for the lock.
     return Options(resume=resume, wait_seconds=0.5 if given.get("if_free") else 5.0, **asked)
 

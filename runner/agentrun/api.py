@@ -18,8 +18,8 @@ import orjson
 from agentrun.checkpoint import summary as checkpoint
 from agentrun.errors import AgentrunError, RunError, StaleResults
 from agentrun.events import Watcher, Watchers, ignore
-from agentrun.job.fields import RUN, Layer
-from agentrun.job.options import Options, only_of, rerun_of
+from agentrun.job.fields import ONE_LAUNCH, RUN, Layer
+from agentrun.job.options import Options, max_time_of, only_of, rerun_of, until_of
 from agentrun.launch.launch import Launch
 from agentrun.money.budget import lost_words
 from agentrun.money.usage import format_cost
@@ -257,14 +257,18 @@ class _Launching:
         if values.get("timeout", 0) is None:
             values["timeout"] = 0
         flags |= {one: values[one] for one in _TOP_VALUES if values.get(one) is not None}
-        flags["run"] = {one: values[one] for one in RUN if values.get(one) is not None}
+        flags["run"] = {one: values[one] for one in RUN if one not in ONE_LAUNCH and values.get(one) is not None}
         if "output" in flags:
             flags["output"] = os.fspath(flags["output"])
         if values.get("rerun") is not None:
             values["rerun"] = rerun_of(values["rerun"])
         if values.get("only") is not None:
             values["only"] = only_of(values["only"])
-        self.options = Options(**{one: values[one] for one in _OPTIONS if one in values})
+        if values.get("until") is not None:
+            values["until"] = until_of(values["until"])
+        if values.get("max_time") is not None:
+            values["max_time"] = max_time_of(values["max_time"])
+        self.options = Options(**{one: values[one] for one in (*_OPTIONS, *ONE_LAUNCH) if one in values})
         self.opened = open_job(
             None,
             open_place=catalogue_at if store is None else lambda root: _Only(store),

@@ -99,7 +99,8 @@ class Summary(Struct, kw_only=True):
     flags: str = ""
     """The flags that the command to continue needs."""
     stopped_by: str = ""
-    """The limit that stopped it: budget, failures, limit or only; empty for other reasons."""
+    """The limit that stopped it: budget, failures, limit, only, pilot, until or max_time; empty for other
+    reasons."""
     partial: str = ""
     """Where the results so far were written."""
     left: int = 0

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from agentrun.errors import UsageError
+from agentrun.values.units import parse_length
+from agentrun.values.until import Until, parse_until
 
 Rerun = Literal["old-agent", "all"]
+NoLimit = Literal["none"]
+"""In place of a limit: removes that of the job for one launch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +27,10 @@ class Options:
     limit: int | None = None
     only: tuple[str, ...] = ()
     """Patterns for keys: only these items are run in this launch; empty: all."""
+    until: Until | NoLimit | None = None
+    """No new items after this time; None: as the job says."""
+    max_time: float | NoLimit | None = None
+    """No new items after so many seconds; None: as the job says."""
     failed: bool = False
     allow_gone: bool = False
     accept_edits: bool = False
@@ -52,3 +60,19 @@ def rerun_of(given: str, *, name: str = "rerun") -> Rerun:
         if given == choice:
             return choice
     raise UsageError(f"{name} is {given!r}; write old-agent, for the results of older agent versions, or all")
+
+
+def until_of(given: Any, *, name: str = "until") -> Until | NoLimit:
+    """A time to stop at, as the user wrote it; `name` is for the message."""
+    try:
+        return "none" if given == "none" else parse_until(given)
+    except ValueError as error:
+        raise UsageError(f"{name} {error}") from None
+
+
+def max_time_of(given: Any, *, name: str = "max_time") -> float | NoLimit:
+    """How long items are started, as the user wrote it; `name` is for the message."""
+    try:
+        return "none" if given == "none" else parse_length(given)
+    except ValueError as error:
+        raise UsageError(f"{name} {error}") from None

@@ -20,6 +20,7 @@ from agentrun.errors import AgentrunError
 from agentrun.events import Retrying, Watcher
 from agentrun.executors.port import Executor
 from agentrun.job.job import Job
+from agentrun.launch.capped import refused, run_capped
 from agentrun.launch.channel import RunnerEnd
 from agentrun.launch.meters import Meters
 from agentrun.launch.progress import ProgressReports
@@ -67,7 +68,7 @@ class Attempts:
         *,
         run: Run,
         launch: int,
-        commit: Callable[[Unit], Awaitable[None]],
+        commit: Callable[..., Awaitable[None]],
         recall: Callable[[Sequence[int]], Awaitable[Sequence[Record]]],
         logs: ItemLogs,
         files: ItemFiles,
@@ -127,6 +128,8 @@ class Attempts:
         number = self._last_number(row, generation) if self._numbers else 0
         if run.ledger.usages and (before := run.ledger.usages.get(row)) is not None:
             run.purse.begin(row, before)
+        if run.item_budget and (why := run.over_budget(work)):
+            return refused(why, Try(launch=self._launch, number=number + 1, at=round(time.time(), 3), seconds=0.0))
         while True:
             remembered = None
             if run.ledger.steps and (refs := run.ledger.steps.get(row)):
@@ -158,10 +161,13 @@ class Attempts:
             if self._refused and row in self._refused:
                 attempt.refused = self._refused[row].count
             end = RunnerEnd(self, slot, work, attempt, remembered)
+            if run.item_budget:
+                end.is_over = asyncio.Event()
             at, began = round(time.time(), 3), self._clock()
             self._running += 1
             try:
-                outcome = await self._executor.run(attempt, end.answer)
+                running = self._executor.run(attempt, end.answer)
+                outcome = await (running if end.is_over is None else run_capped(running, end.is_over))
             except BaseException:
                 if self.gate is not None:
                     self.gate.leave(began, accepted=False)
@@ -323,6 +329,9 @@ class Attempts:
             # The next checkpoint has this record, even if the attempt is cancelled before that.
             self.run.purse.recorded[work.row] = record.usage
         await self._commit(Unit(work.row, None, record))
+
+    async def commit_usage(self) -> None:
+        await self._commit()
 
     def log(self, slot: int, text: str) -> None:
         self._logs.append(slot, text)
