@@ -19,7 +19,7 @@ from agentrun.checkpoint import summary as checkpoint
 from agentrun.errors import AgentrunError, RunError, StaleResults
 from agentrun.events import Watcher, Watchers, ignore
 from agentrun.job.fields import ONE_LAUNCH, RUN, Layer
-from agentrun.job.options import Options, max_time_of, only_of, rerun_of, until_of
+from agentrun.job.options import read_options
 from agentrun.launch.launch import Launch
 from agentrun.money.budget import lost_words
 from agentrun.money.usage import format_cost
@@ -33,7 +33,8 @@ from agentrun.views.listing import read_items
 from agentrun.watching import open_view
 
 _TOP_VALUES = ["output", "version", "isolation", "env_file", "needs_env", "carry", "params", "prices"]
-_OPTIONS = ["fresh", "rerun", "limit", "only", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps"]
+_OPTIONS = ["fresh", "rerun", "limit", "only", "pilot", "failed", "allow_gone"]
+_OPTIONS += ["accept_edits", "overwrite", "forget_steps"]
 _NOT_DONE = ("failed", "skipped", "waiting")
 _CAUSES_SHOWN, _KEYS_SHOWN = 3, 3
 
@@ -160,7 +161,7 @@ def run(
 
     `items` are dicts, texts (`str`) or files (`Path`). Further values are those of a job file (`concurrency`,
     `output`, `params`, `timeout`, `retries`, `allow_failures`, `isolation`, `carry` …) and `fresh`, `rerun`, `limit`,
-    `only` (a pattern for keys, or several: the other items stay pending), `failed`, `overwrite`, `allow_gone`,
+    `only` (a pattern for keys, or several: the other items stay pending), `pilot`, `until`, `max_time`, `failed`, `overwrite`, `allow_gone`,
     `accept_edits`, `forget_steps`. None means not given; `budget="none"` removes that of an earlier launch. Works in
     scripts, in notebooks and in a running event loop.
 
@@ -260,15 +261,7 @@ class _Launching:
         flags["run"] = {one: values[one] for one in RUN if one not in ONE_LAUNCH and values.get(one) is not None}
         if "output" in flags:
             flags["output"] = os.fspath(flags["output"])
-        if values.get("rerun") is not None:
-            values["rerun"] = rerun_of(values["rerun"])
-        if values.get("only") is not None:
-            values["only"] = only_of(values["only"])
-        if values.get("until") is not None:
-            values["until"] = until_of(values["until"])
-        if values.get("max_time") is not None:
-            values["max_time"] = max_time_of(values["max_time"])
-        self.options = Options(**{one: values[one] for one in (*_OPTIONS, *ONE_LAUNCH) if one in values})
+        self.options = read_options({one: values.get(one) for one in (*_OPTIONS, *ONE_LAUNCH)})
         self.opened = open_job(
             None,
             open_place=catalogue_at if store is None else lambda root: _Only(store),

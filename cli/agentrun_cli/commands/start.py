@@ -22,6 +22,7 @@ def start(
     name: flags.Name = None,
     limit: flags.Limit = None,
     only: flags.Only = None,
+    pilot: flags.Pilot = None,
     plan: flags.Plan = False,
     fresh: flags.Fresh = False,
     yes: flags.Yes = False,

@@ -192,6 +192,14 @@ def limits_of(job: Job) -> str:
         parts.append(f"a budget of ${job.budget:,.2f}")
     if job.token_budget is not None:
         parts.append(f"a budget of {job.token_budget:,} tokens")
+    if job.item_budget is not None:
+        parts.append(f"${job.item_budget:,.2f} per item")
+    if job.item_token_budget is not None:
+        parts.append(f"{job.item_token_budget:,} tokens per item")
+    if job.until is not None:
+        parts.append(f"until {job.until.text}")
+    if job.max_time_seconds is not None:
+        parts.append(f"for {format_duration(job.max_time_seconds)}")
     parts.append(f"{format_duration(job.grace_seconds)} grace")
     return ", ".join(parts)
 

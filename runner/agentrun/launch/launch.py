@@ -25,9 +25,11 @@ from agentrun.launch.committer import Checkpointing
 from agentrun.launch.ending import complete, cut_short, how_it_stopped, incomplete, taken
 from agentrun.launch.mail import Mail
 from agentrun.launch.pause import Clocks, pause_seconds, wait_until
+from agentrun.launch.piloting import selection_is_over
 from agentrun.launch.prepare import Preparation, Prepared
 from agentrun.launch.slots import Slots, StopReason
 from agentrun.launch.time_limit import TimeLimit, time_limit_of
+from agentrun.money.estimate import Estimate
 from agentrun.outputs.claim import Claim, OutputTakenError, drop_claim
 from agentrun.outputs.files import ItemFiles
 from agentrun.outputs.logs import ItemLogs
@@ -95,6 +97,7 @@ class Launch:
         self.is_locked = False
         self._early_stop: StopReason | None = None
         self._grace: Deadline | None = None
+        self._estimate: Estimate | None = None
         self._prepared: Prepared
         self._run: Run
         self._source: Source
@@ -143,7 +146,7 @@ class Launch:
             run=run,
             launch=run.context.launches + 1,
             commit=checkpointing.commit,
-            recall=lambda refs: checkpointing.ask(lambda: list(self._store.read(refs))),
+            recall=checkpointing.read,
             logs=logs,
             files=files,
             watcher=self._watcher,
@@ -252,9 +255,8 @@ class Launch:
             if slots.stop_reason is not None or not ledger.counts["pending"]:
                 return
             if run.only is not None and run.only.is_over(ledger):
-                left = ledger.counts["pending"]
-                text = f"the items of --only are settled; {left:,} other{'s are' if left > 1 else ' is'} pending"
-                slots.stop(StopReason(4, text, by="only"))
+                reason, self._estimate = await selection_is_over(run, run.only, checkpointing.read)
+                slots.stop(reason)
                 return
             if checkpointing.landed == landed_before:
                 raise LaterError(
@@ -375,6 +377,7 @@ class Launch:
                 raise reason.error
             if reason is not None:
                 summary = cut_short(run, reason)
+                summary.estimate = self._estimate
             else:
                 summary = incomplete(run, store, self._output, self._disk, self._claim)
         except OutputTakenError as error:

@@ -24,7 +24,7 @@ from agentrun.values.clock import now_seconds, now_text
 
 if TYPE_CHECKING:
     from agentrun.runs.intake import Dropped, Taken
-    from agentrun.runs.only import Only
+    from agentrun.runs.only import Selection
 
 TRIES_KEPT = 10
 
@@ -45,7 +45,7 @@ class Run:
     resumed: bool
     ledger: Ledger
     plan: Plan
-    only: Only | None = None
+    only: Selection | None = None
     """The items that this launch is limited to."""
     keepers: list[Keeps] = field(default_factory=list)
     """What has something to keep in every checkpoint."""
