@@ -161,9 +161,10 @@ def run(
 
     `items` are dicts, texts (`str`) or files (`Path`). Further values are those of a job file (`concurrency`,
     `output`, `params`, `timeout`, `retries`, `allow_failures`, `isolation`, `carry` …) and `fresh`, `rerun`, `limit`,
-    `only` (a pattern for keys, or several: the other items stay pending), `pilot`, `until`, `max_time`, `failed`, `overwrite`, `allow_gone`,
-    `accept_edits`, `forget_steps`. None means not given; `budget="none"` removes that of an earlier launch. Works in
-    scripts, in notebooks and in a running event loop.
+    `only` (a pattern for keys, or several: the other items stay pending), `pilot` (a number of items to run first),
+    `failed`, `overwrite`, `allow_gone`, `accept_edits`, `forget_steps`. `until` and `max_time` count for this launch.
+    None means not given; `budget="none"` removes that of an earlier launch. Works in scripts, in notebooks and in a
+    running event loop.
 
     `progress` shows the launch at work on standard error; by default it does so on a terminal and in a notebook.
     """

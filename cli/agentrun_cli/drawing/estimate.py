@@ -19,7 +19,7 @@ def estimate_lines(found: Estimate) -> Iterator[str]:
         for one in found.causes:
             yield f"    {one.count:,} with {clean(one.cause, limit=200)}"
         return
-    yield f"  the rest:     {console.counted(found.rest, 'item')}, {found.concurrency:,} at a time; in 9 of 10 cases:"
+    yield f"  estimate:     {console.counted(found.rest, 'more item')}, {found.concurrency:,} at a time"
     for label, figure, words in (
         ("time", found.seconds, _duration),
         ("tokens", found.tokens, _count),
@@ -28,7 +28,8 @@ def estimate_lines(found: Estimate) -> Iterator[str]:
     ):
         if figure is not None:
             yield f"    {f'{label}:':<12}{_between(figure, words)}"
-    yield f"    rare items that take far more may not be among the {found.items:,} of the pilot"
+    yield "    in about 8 of 10 cases it is within these ranges;"
+    yield f"    rare expensive items may be missing among the {found.items:,} of the pilot"
 
 
 def _between(figure: Range, words: Callable[[float], str]) -> str:

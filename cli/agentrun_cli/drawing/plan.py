@@ -31,7 +31,7 @@ _KINDS = {
     "left": "failed before, left (--failed retries them)",
     "kept_changed": "changed, but kept (--keep-changed)",
     "waiting": "waiting for a person",
-    "others": "left for another launch (--only)",
+    "others": "left for another launch",
     "gone": "gone from the source, left out",
     "moved": "moved, their results kept",
 }
