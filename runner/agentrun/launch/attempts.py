@@ -83,7 +83,7 @@ class Attempts:
         self.run = run
         self._launch = launch
         self._series = run.checkpoint.series
-        self._commit = commit
+        self._commit = self.commit_usage = commit
         self._recall = recall
         self._logs = logs
         self._files = files
@@ -129,7 +129,7 @@ class Attempts:
         if run.ledger.usages and (before := run.ledger.usages.get(row)) is not None:
             run.purse.begin(row, before)
         if run.item_budget and (why := run.over_budget(work)):
-            return refused(why, Try(launch=self._launch, number=number + 1, at=round(time.time(), 3), seconds=0.0))
+            return refused(why, launch=self._launch, number=number + 1)
         while True:
             remembered = None
             if run.ledger.steps and (refs := run.ledger.steps.get(row)):
@@ -161,8 +161,6 @@ class Attempts:
             if self._refused and row in self._refused:
                 attempt.refused = self._refused[row].count
             end = RunnerEnd(self, slot, work, attempt, remembered)
-            if run.item_budget:
-                end.is_over = asyncio.Event()
             at, began = round(time.time(), 3), self._clock()
             self._running += 1
             try:
@@ -329,9 +327,6 @@ class Attempts:
             # The next checkpoint has this record, even if the attempt is cancelled before that.
             self.run.purse.recorded[work.row] = record.usage
         await self._commit(Unit(work.row, None, record))
-
-    async def commit_usage(self) -> None:
-        await self._commit()
 
     def log(self, slot: int, text: str) -> None:
         self._logs.append(slot, text)

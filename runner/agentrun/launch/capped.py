@@ -10,6 +10,7 @@ from agentrun.agents.attempt import Outcome
 from agentrun.agents.failure import ITEM_BUDGET, Failure, judge
 from agentrun.checkpoint.record import Try
 from agentrun.runs.units import Ended
+from agentrun.values.clock import now_seconds
 
 
 def over_budget(why: str) -> Failure:
@@ -17,9 +18,9 @@ def over_budget(why: str) -> Failure:
     return Failure("output", why, code=ITEM_BUDGET)
 
 
-def refused(why: str, tried: Try) -> Ended:
-    """How an item ends that used too much in earlier launches: without an attempt."""
-    failure, tried.cause = over_budget(why), why
+def refused(why: str, *, launch: int, number: int) -> Ended:
+    """How an item ends that used too much in earlier launches: without an attempt, in the place of this one."""
+    failure, tried = over_budget(why), Try(launch=launch, number=number, at=now_seconds(), seconds=0.0, cause=why)
     return Ended("failed", failure=failure, judgement=judge(failure), tries=[tried])
 
 

@@ -6,7 +6,7 @@ The vocabulary and the messages are in `agents/attempt.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -61,7 +61,7 @@ class LaunchSide(Protocol):
     def report_progress(self, key: str, text: str) -> None:
         """Show people what the item is doing."""
 
-    async def commit_usage(self) -> None:
+    def commit_usage(self) -> Awaitable[None]:
         """Return when what items in flight have used is on disk."""
 
     def miss_price(self, reported: Reported) -> None:
@@ -94,6 +94,10 @@ class RunnerEnd:
     """Set when the item has used more than it may; None if it has no budget."""
     _heard: int = 0
     """How many messages have arrived."""
+
+    def __post_init__(self) -> None:
+        if self._launch.run.item_budget:
+            self.is_over = asyncio.Event()
 
     @property
     def recall(self) -> Recall:
