@@ -128,8 +128,8 @@ class Attempts:
         number = self._last_number(row, generation) if self._numbers else 0
         if run.ledger.usages and (before := run.ledger.usages.get(row)) is not None:
             run.purse.begin(row, before)
-        if run.item_budget and (why := run.over_budget(work)):
-            return refused(why, launch=self._launch, number=number + 1)
+        if run.item_budget and (over := run.over_budget(work)):
+            return refused(over, launch=self._launch, number=number + 1)
         while True:
             remembered = None
             if run.ledger.steps and (refs := run.ledger.steps.get(row)):

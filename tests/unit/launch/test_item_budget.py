@@ -139,6 +139,21 @@ def test_after_a_crash_the_item_has_used_what_it_reported(world: World, commits:
     assert world.go(looping(bill, loops=""), failed=True).exit_code == 0
 
 
+def test_what_an_item_reports_is_on_disk_before_it_is_answered(world: World) -> None:
+    world.items("a")
+    world.job = replace(world.job, item_budget=5.0)
+
+    async def script(attempt: Attempt, channel: Channel) -> Outcome:
+        for number in range(1, 4):
+            assert await channel(Used(Reported(cost=CALL))) == Received()
+            state = world.state()
+            assert state is not None and state.running[0].used is not None
+            assert state.running[0].used.cost == pytest.approx(number * CALL)
+        return await answer(attempt, channel)
+
+    assert world.go(script).exit_code == 0
+
+
 def test_a_redone_item_has_its_budget_again(world: World) -> None:
     from agentrun.people import desk
     from agentrun.views.finding import KnownJob
