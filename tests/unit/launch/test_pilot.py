@@ -116,7 +116,7 @@ def test_a_budget_that_may_be_enough_is_no_obstacle(world: World) -> None:
 def test_items_with_a_carry_cannot_be_drawn(world: World) -> None:
     world.items(*names(3))
     world.job = replace(world.job, carry=True)
-    with pytest.raises(PlanError, match="--pilot cannot be used with carry = true.*--limit"):
+    with pytest.raises(PlanError, match=r"--pilot cannot be used with carry = true.*--limit"):
         world.go(pilot=2)
     assert world.state() is None
 

@@ -111,7 +111,7 @@ def test_a_date_that_has_passed_is_refused(world: World) -> None:
     with pytest.raises(PlanError, match="--until is 2020-01-01T07:00, which has passed; write a later time"):
         world.go(until=parse_until("2020-01-01T07:00"))
     world.job = replace(world.job, until=parse_until("2020-01-01T07:00"))
-    with pytest.raises(PlanError, match="run.until is 2020-01-01T07:00, which has passed"):
+    with pytest.raises(PlanError, match=r"run\.until is 2020-01-01T07:00, which has passed"):
         world.go()
     assert world.go(until="none").exit_code == 0
 
