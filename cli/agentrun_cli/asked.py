@@ -66,7 +66,8 @@ def asked_job(given: Given, command: Sequence[str] | None = None, *, resumes: bo
 
 def _layer(given: Given, command: Sequence[str] | None, base: Path, *, agent: str | None = None) -> Layer:
     """The flags as a job in `base` would write them."""
-    from agentrun.job.fields import FLAGS_LABEL, RUN, Layer
+    from agentrun.job.fields import FLAGS_LABEL, ONE_LAUNCH, RUN, Layer
+    from agentrun.job.money import BUDGETS
     from agentrun.values.units import number_or_text
     from agentrun_cli.terminal import HERE
 
@@ -90,9 +91,9 @@ def _layer(given: Given, command: Sequence[str] | None, base: Path, *, agent: st
         layer["params"] = _params(given.get("settings"))
     if items := _items(given, HERE, base):
         layer["items"] = items
-    if run := dict(given.of(RUN)):
+    if run := dict(given.of(name for name in RUN if name not in ONE_LAUNCH)):
         # Numbers, or "none".
-        numbers = {name: number_or_text(run[name]) for name in ("budget", "token_budget") if name in run}
+        numbers = {name: number_or_text(run[name]) for name in BUDGETS if name in run}
         layer["run"] = run | numbers
     return Layer(FLAGS_LABEL, layer)
 

@@ -71,6 +71,19 @@ Budget = Annotated[
 TokenBudget = Annotated[
     str | None, typer.Option("--token-budget", metavar="N", help="Budget of the whole run, in tokens; none removes it.")
 ]
+ItemBudget = Annotated[
+    str | None, typer.Option("--item-budget", metavar="USD", help="Budget of one item, in US dollars; none removes it.")
+]
+ItemTokenBudget = Annotated[
+    str | None, typer.Option("--item-token-budget", metavar="N", help="Budget of one item, in tokens; none removes it.")
+]
+Until = Annotated[
+    str | None,
+    typer.Option("--until", metavar="TIME", help="Start no items after this time: 07:00, or 2026-11-17T07:00."),
+]
+MaxTime = Annotated[
+    str | None, typer.Option("--max-time", metavar="TIME", help="Start items for so long in this launch, such as 6h.")
+]
 Parse = Annotated[
     str | None, typer.Option("--parse", metavar="AS", help="How to read a command's output: text or json.")
 ]
@@ -101,9 +114,15 @@ Only = Annotated[
     list[str] | None,
     typer.Option("--only", metavar="PATTERN", help="Run only items whose keys match, in this launch; can be repeated."),
 ]
+Pilot = Annotated[
+    int | None,
+    typer.Option("--pilot", metavar="[20]", help="Run a sample first, and estimate time and cost of the rest."),
+]
 Plan = Annotated[bool, typer.Option("--plan", help="Show what would be done, and do nothing.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over; an unfinished run is filed as abandoned.")]
-Yes = Annotated[bool, typer.Option("-y", "--yes", help="With --fresh: give up edits and posted messages unasked.")]
+Yes = Annotated[
+    bool, typer.Option("-y", "--yes", help="Do not ask: with --fresh, give up people's work; with --pilot, continue.")
+]
 Rerun = Annotated[
     str | None,
     typer.Option("--rerun", metavar="WHICH", help="Run finished items again: old-agent, or all."),
@@ -124,14 +143,15 @@ ProgressEvery = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Items": ("items", "kind", "key", "settings", "only", "exclude", "index", "count"),
+    "Items": ("items", "kind", "key", "settings", "only", "exclude", "index", "count", "sample", "seed"),
     "Agent": (
         "prompt", "model", "system", "schema", "base_url", "max_output_tokens", "temperature", "parse", "serve",
         "agent_version", "env_file", "needs_env", "isolation", "carry", "shell",
     ),
     "Limits": (
-        "concurrency", "limit", "budget", "token_budget", "timeout", "retries", "rate", "tokens", "allow_failures",
-        "stop_after_failures", "grace", "max_wait", "crash_limit", "until", "max_time", "pilot", "now", "no_wait",
+        "concurrency", "limit", "pilot", "until", "max_time", "budget", "token_budget", "item_budget",
+        "item_token_budget", "timeout", "retries", "rate", "tokens", "allow_failures", "stop_after_failures", "grace",
+        "max_wait", "crash_limit", "now", "no_wait",
     ),
     "Output": ("output", "overwrite", "name", "state_dir", "empty", "keep_logs"),
     "When things change": (

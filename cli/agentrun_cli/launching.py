@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import sys
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -64,16 +65,20 @@ def warn_of_shell(job: Job) -> None:
 
 
 def options_of(given: Given, *, resume: bool) -> Options:
-    from agentrun.job.options import Options, only_of, rerun_of
+    from agentrun.job.options import read_options
 
-    names = ("fresh", "limit", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps")
-    asked = dict(given.of(names))
-    if (rerun := given.get("rerun")) is not None:
-        asked["rerun"] = rerun_of(rerun, name="--rerun")
-    if given.get("only"):
-        asked["only"] = only_of(given.get("only"), name="--only")
+    names = ("fresh", "limit", "pilot", "only", "rerun", "until", "max_time", "failed", "allow_gone", "accept_edits")
+    asked = dict(given.of((*names, "overwrite", "forget_steps")))
     # With --if-free, do not wait for the lock.
-    return Options(resume=resume, wait_seconds=0.5 if given.get("if_free") else 5.0, **asked)
+    wait = 0.5 if given.get("if_free") else 5.0
+    return read_options({**asked, "resume": resume, "wait_seconds": wait}, are_flags=True)
+
+
+def after_pilot(options: Options, seconds: float) -> Options:
+    """The options of the launch that runs the rest; so many seconds of its time are over."""
+    limit = options.max_time
+    left = max(limit - seconds, 1.0) if isinstance(limit, float) else limit
+    return replace(options, pilot=None, resume=True, fresh=False, rerun=None, max_time=left)
 
 
 def launch(asked: Asked, options: Options) -> int:
@@ -81,12 +86,13 @@ def launch(asked: Asked, options: Options) -> int:
     from agentrun.errors import AgentrunError, BusyError
     from agentrun.launch.execute import check_before_import
     from agentrun.views.finding import store_of
-    from agentrun_cli.asking.starting import confirm_fresh, wants_rerun
+    from agentrun_cli.asking.starting import confirm_fresh, wants_rerun, wants_rest
 
     given = asked.given
     if given.get("plain"):
         console.be_plain()
     every_seconds = _every_seconds(given)
+    began = time.monotonic()
     loop.exit_on_interrupt()
     opened = open_asked(asked, fresh=options.fresh)
     job, store = opened.job, store_of(opened)
@@ -112,6 +118,10 @@ def launch(asked: Asked, options: Options) -> int:
             loop.exit_on_interrupt()
             if wants_rerun(summary, job, given):
                 summary = _run(ready, store, asked, replace(options, rerun="old-agent"), every_seconds=every_seconds)
+            elif wants_rest(summary, job, given):
+                summary = _run(
+                    ready, store, asked, after_pilot(options, time.monotonic() - began), every_seconds=every_seconds
+                )
         return summary.exit_code
     except AgentrunError as error:
         if isinstance(error, BusyError) and given.get("if_free"):
@@ -179,8 +189,6 @@ def _every_seconds(given: Given) -> float | None:
 
 
 def _run(ready: Ready, store: Store, asked: Asked, options: Options, *, every_seconds: float | None) -> Summary:
-    import time
-
     from agentrun.errors import AgentrunError, BusyError
     from agentrun.launch.execute import execute, stop_on_signals
     from agentrun_cli.drawing.live import open_view
@@ -237,6 +245,7 @@ def _has_items(store: Store) -> bool:
 
 
 def _end(summary: Summary, job: Job, store: Store, asked: Asked, seconds: float, *, is_resume: bool) -> int:
+    from agentrun_cli.asking.starting import continues_unasked
     from agentrun_cli.drawing.closing import closing_lines, nothing_lines
 
     if summary.nothing_to_do and is_resume:
@@ -248,7 +257,7 @@ def _end(summary: Summary, job: Job, store: Store, asked: Asked, seconds: float,
     if summary.exit_code or not asked.given.get("quiet"):
         for line in lines:
             console.say(line)
-    if asked.given.get("as_json"):
+    if asked.given.get("as_json") and not continues_unasked(summary, asked.given):
         # The exit code is the run's, even if standard output was closed.
         with contextlib.suppress(console.ReaderGone):
             console.put_json(summary.as_json())

@@ -33,8 +33,8 @@ EXITS = """Exit codes, where several apply the first of 74, 65, signals, 75, 4, 
     1  ran to the end, but more items failed than allowed; can be resumed
     2  the command line or the job is wrong; nothing was run
     3  waiting for a person; nothing else is left to do
-    4  stopped by a limit (budget, failures in a row, --limit), or by something
-       a person must fix: a key, an account without credit
+    4  stopped by a limit (budget, failures in a row, --limit, --until), or by
+       something a person must fix: a key, an account without credit
    65  the checkpoint is damaged, edited, or from a newer version
    74  the disk failed or is full
    75  try again later: another runner has the job, the provider says when its

@@ -12,8 +12,16 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+OPTIONAL = {"--pilot": "20"}
+"""Flags that may stand without their number, and what they mean then."""
+
 
 class Command(TyperCommand):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        followed = zip(args, [*args[1:], ""], strict=True)
+        args = [f"{one}={OPTIONAL[one]}" if one in OPTIONAL and not next_.isdigit() else one for one, next_ in followed]
+        return list(super().parse_args(ctx, args))
+
     def get_params(self, ctx: Any) -> Any:
         return _spare(super().get_params(ctx))
 

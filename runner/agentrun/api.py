@@ -18,8 +18,8 @@ import orjson
 from agentrun.checkpoint import summary as checkpoint
 from agentrun.errors import AgentrunError, RunError, StaleResults
 from agentrun.events import Watcher, Watchers, ignore
-from agentrun.job.fields import RUN, Layer
-from agentrun.job.options import Options, only_of, rerun_of
+from agentrun.job.fields import ONE_LAUNCH, RUN, Layer
+from agentrun.job.options import read_options
 from agentrun.launch.launch import Launch
 from agentrun.money.budget import lost_words
 from agentrun.money.usage import format_cost
@@ -33,7 +33,8 @@ from agentrun.views.listing import read_items
 from agentrun.watching import open_view
 
 _TOP_VALUES = ["output", "version", "isolation", "env_file", "needs_env", "carry", "params", "prices"]
-_OPTIONS = ["fresh", "rerun", "limit", "only", "failed", "allow_gone", "accept_edits", "overwrite", "forget_steps"]
+_OPTIONS = ["fresh", "rerun", "limit", "only", "pilot", "failed", "allow_gone"]
+_OPTIONS += ["accept_edits", "overwrite", "forget_steps"]
 _NOT_DONE = ("failed", "skipped", "waiting")
 _CAUSES_SHOWN, _KEYS_SHOWN = 3, 3
 
@@ -160,9 +161,10 @@ def run(
 
     `items` are dicts, texts (`str`) or files (`Path`). Further values are those of a job file (`concurrency`,
     `output`, `params`, `timeout`, `retries`, `allow_failures`, `isolation`, `carry` …) and `fresh`, `rerun`, `limit`,
-    `only` (a pattern for keys, or several: the other items stay pending), `failed`, `overwrite`, `allow_gone`,
-    `accept_edits`, `forget_steps`. None means not given; `budget="none"` removes that of an earlier launch. Works in
-    scripts, in notebooks and in a running event loop.
+    `only` (a pattern for keys, or several: the other items stay pending), `pilot` (a number of items to run first),
+    `failed`, `overwrite`, `allow_gone`, `accept_edits`, `forget_steps`. `until` and `max_time` count for this launch.
+    None means not given; `budget="none"` removes that of an earlier launch. Works in scripts, in notebooks and in a
+    running event loop.
 
     `progress` shows the launch at work on standard error; by default it does so on a terminal and in a notebook.
     """
@@ -257,14 +259,10 @@ class _Launching:
         if values.get("timeout", 0) is None:
             values["timeout"] = 0
         flags |= {one: values[one] for one in _TOP_VALUES if values.get(one) is not None}
-        flags["run"] = {one: values[one] for one in RUN if values.get(one) is not None}
+        flags["run"] = {one: values[one] for one in RUN if one not in ONE_LAUNCH and values.get(one) is not None}
         if "output" in flags:
             flags["output"] = os.fspath(flags["output"])
-        if values.get("rerun") is not None:
-            values["rerun"] = rerun_of(values["rerun"])
-        if values.get("only") is not None:
-            values["only"] = only_of(values["only"])
-        self.options = Options(**{one: values[one] for one in _OPTIONS if one in values})
+        self.options = read_options({one: values.get(one) for one in (*_OPTIONS, *ONE_LAUNCH)})
         self.opened = open_job(
             None,
             open_place=catalogue_at if store is None else lambda root: _Only(store),

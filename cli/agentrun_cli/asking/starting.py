@@ -1,4 +1,5 @@
-"""What `start` asks: before people's work is given up, and whether results of an older agent should run again."""
+"""What `start` asks: before people's work is given up, and whether results of an older agent should run again,
+whether the rest should run after a pilot."""
 
 from __future__ import annotations
 
@@ -35,6 +36,19 @@ def wants_rerun(summary: Summary, job: Job, given: Given) -> bool:
     results = console.counted(summary.kept_old_agent, "result")
     are, them = ("is", "it") if summary.kept_old_agent == 1 else ("are", "them")
     return agrees(f"{results} {are} by an older agent; run {them} again?")
+
+
+def wants_rest(summary: Summary, job: Job, given: Given) -> bool:
+    """Whether the rest is to run after a pilot: --yes, or a person agrees. Not if the budget is too low for it."""
+    if summary.estimate is None or summary.flags:
+        return False
+    return continues_unasked(summary, given) or (_is_heard(given, job) and agrees("continue?"))
+
+
+def continues_unasked(summary: Summary, given: Given) -> bool:
+    """Whether the rest runs without a question: --yes, and the pilot ended well enough for an estimate."""
+    found = summary.estimate
+    return bool(given.get("yes")) and found is not None and not found.why_not and not summary.flags
 
 
 def _is_heard(given: Given, job: Job) -> bool:

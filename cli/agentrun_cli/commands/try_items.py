@@ -28,6 +28,12 @@ def try_items(
     wanted: Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="Keys, or paths of items.")] = None,
     index: Annotated[list[int] | None, typer.Option("--index", metavar="N", help="The item at this index.")] = None,
     count: Annotated[int, typer.Option("-n", metavar="N", min=1, help="How many, starting with the first.")] = HOW_MANY,
+    sample: Annotated[
+        int | None, typer.Option("--sample", metavar="N", help="N items at random, from all over the list.")
+    ] = None,
+    seed: Annotated[
+        str | None, typer.Option("--seed", metavar="S", help="With --sample: another seed draws other items (0).")
+    ] = None,
     items: flags.Items = None,
     exclude: flags.Exclude = None,
     kind: flags.Kind = None,
@@ -54,6 +60,7 @@ def try_items(
     agentrun try triage/job.toml
     agentrun try summarise.py:summarise --items 'docs/*.txt' -n 1
     agentrun try triage documents/0007.txt
+    agentrun try triage --sample 5
 
     One at a time, one attempt each, without a timeout; breakpoint() works. Outputs go to standard output.
     """
@@ -63,7 +70,12 @@ def try_items(
 
     opened = open_asked(asked_job(flags.Given(ctx.params), ctx.obj), fresh=False)
     with contextlib.ExitStack() as stack:
-        found = _choose(opened, _spool_stdin(opened, stack), wanted or [], index or [], count)
+        spool = _spool_stdin(opened, stack)
+        if sample is None and seed is None:
+            found = _choose(opened, spool, wanted or [], index or [], count)
+        else:
+            _check_sample(ctx, sample)
+            found = _draw(opened, spool, sample or 0, seed or "0")
         warn_of_shell(opened.job)
         ready = make_ready(opened)
         if not sys.__stdout__ or not sys.__stdout__.isatty():
@@ -101,6 +113,36 @@ def _choose(opened: OpenJob, spool: Path | None, wanted: list[str], indexes: lis
         known = KnownJob(opened.job.name, store_of(opened), opened.job)
         return select_from_source(known, select(wanted, indexes), spool=spool)
     found = [make() for _, _, make in islice(read_source(store_of(opened), opened.job, spool=spool), count)]
+    if not found:
+        raise ItemsError(f"{opened.job.name}: there are no items, so there is nothing to run")
+    return found
+
+
+def _check_sample(ctx: typer.Context, sample: int | None) -> None:
+    """Refuse other choices of items beside --sample."""
+    from agentrun.errors import UsageError
+
+    if sample is None:
+        raise UsageError("--seed says which items --sample draws; add --sample")
+    if sample < 1:
+        raise UsageError(f"--sample is {sample}; write a number of items, 1 or more")
+    others = {"wanted": "ITEM", "index": "--index"}
+    given = [flag for name, flag in others.items() if ctx.params.get(name)]
+    given += ["-n"] if ctx.params.get("count") != HOW_MANY else []
+    if given:
+        raise UsageError(f"--sample and {given[0]} are both given; give one of them")
+
+
+def _draw(opened: OpenJob, spool: Path | None, wanted: int, seed: str) -> list[Item]:
+    """Items from all over the list, as a pilot draws them."""
+    from agentrun.errors import ItemsError
+    from agentrun.values.sampling import spread
+    from agentrun.views.finding import store_of
+    from agentrun.views.listing import read_source
+
+    total = sum(1 for _ in read_source(store_of(opened), opened.job, spool=spool))
+    drawn = set(spread(total, wanted, seed))
+    found = [make() for at, _, make in read_source(store_of(opened), opened.job, spool=spool) if at in drawn]
     if not found:
         raise ItemsError(f"{opened.job.name}: there are no items, so there is nothing to run")
     return found

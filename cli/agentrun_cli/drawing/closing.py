@@ -85,6 +85,10 @@ def closing_lines(summary: Summary, job: str, name: str, seconds: float) -> Iter
         if summary.hint:
             yield f"  {clean(summary.hint)}"
         yield f"  so far:       {done} done{others}{took}; all of it is kept"
+    if summary.estimate is not None:
+        from agentrun_cli.drawing.estimate import estimate_lines
+
+        yield from estimate_lines(summary.estimate)
     yield from _cost_lines(summary.usage)
     yield from _empty_lines(summary, name)
     yield from _look_lines(summary, name)
@@ -93,7 +97,7 @@ def closing_lines(summary: Summary, job: str, name: str, seconds: float) -> Iter
     # Without --failed it would run nothing: every item that is not done has failed, and is left.
     failed = " --failed" if code == 1 and summary.left == counts["failed"] else ""
     flags = f" {summary.flags}" if summary.flags else ""
-    label = "the rest: " if summary.stopped_by == "only" else "to resume:"
+    label = "the rest: " if summary.stopped_by in ("only", "pilot") else "to resume:"
     yield f"  {label}    agentrun resume {name}{failed}{flags}"
     if code == 1:
         yield f"  without them: agentrun skip {name} --failed"

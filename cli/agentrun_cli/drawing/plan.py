@@ -31,7 +31,7 @@ _KINDS = {
     "left": "failed before, left (--failed retries them)",
     "kept_changed": "changed, but kept (--keep-changed)",
     "waiting": "waiting for a person",
-    "others": "left for another launch (--only)",
+    "others": "left for another launch",
     "gone": "gone from the source, left out",
     "moved": "moved, their results kept",
 }
@@ -192,6 +192,14 @@ def limits_of(job: Job) -> str:
         parts.append(f"a budget of ${job.budget:,.2f}")
     if job.token_budget is not None:
         parts.append(f"a budget of {job.token_budget:,} tokens")
+    if job.item_budget is not None:
+        parts.append(f"${job.item_budget:,.2f} per item")
+    if job.item_token_budget is not None:
+        parts.append(f"{job.item_token_budget:,} tokens per item")
+    if job.until is not None:
+        parts.append(f"until {job.until.text}")
+    if job.max_time_seconds is not None:
+        parts.append(f"for {format_duration(job.max_time_seconds)}")
     parts.append(f"{format_duration(job.grace_seconds)} grace")
     return ", ".join(parts)
 

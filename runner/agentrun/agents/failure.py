@@ -13,6 +13,8 @@ THREAD_TIMEOUT = "thread-timeout"
 """The code of a timeout in a thread, which cannot be killed: another attempt would be a second live one."""
 EMPTY = "empty"
 """The code of an output that is empty where that counts as a failure."""
+ITEM_BUDGET = "item-budget"
+"""The code of an item that used more than it may."""
 Origin = Literal["exception", "program", "timeout", "lost", "output", "person"]
 Verdict = Literal["transient", "item", "everyone", "skip"]
 

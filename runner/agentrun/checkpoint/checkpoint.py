@@ -16,6 +16,7 @@ from msgspec import Meta, Raw, Struct
 from agentrun.checkpoint.record import Count, RecordError, check_record, in_words, seal_record
 from agentrun.errors import CheckpointError
 from agentrun.money.budget import Totals
+from agentrun.money.item_budget import CutOff
 from agentrun.money.usage import Usage
 
 VERSION = 1
@@ -90,6 +91,9 @@ class RunContext(Struct, omit_defaults=True, kw_only=True):
     token_budget: int | None = None
     deaths: dict[str, Count] = {}
     """By key: how many launches died with the item in flight."""
+    cut_off: dict[str, CutOff] = {}
+    """By key, with a budget for items: what attempts that were cut off have used, of items that are neither done nor
+    skipped."""
     versions: dict[str, Count] = {}
     """How many done items each version of the agent made."""
     empty: Count = 0
@@ -124,6 +128,8 @@ class Stopped(Struct, omit_defaults=True, kw_only=True):
     """When the reason is expected to have passed; empty if that is not known."""
     flags: str = ""
     """The flags that the command to continue needs."""
+    by: str = ""
+    """The limit that stopped it, as in `Summary.stopped_by`; empty for other reasons."""
     next: str = ""
     """The command to continue with, as it works beside the state folder."""
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 from agentrun.checkpoint.checkpoint import Checkpoint, RunContext, SpoolName
 from agentrun.job.output import OutputForm
 from agentrun.money.budget import Totals
+from agentrun.money.estimate import Estimate
 from agentrun.values.clock import new_run_id, now_text
 
 if TYPE_CHECKING:
@@ -99,7 +100,10 @@ class Summary(Struct, kw_only=True):
     flags: str = ""
     """The flags that the command to continue needs."""
     stopped_by: str = ""
-    """The limit that stopped it: budget, failures, limit or only; empty for other reasons."""
+    """The limit that stopped it: budget, failures, limit, only, pilot, until or max_time; empty for other
+    reasons."""
+    estimate: Estimate | None = None
+    """After a pilot: what the rest will take."""
     partial: str = ""
     """Where the results so far were written."""
     left: int = 0

@@ -18,7 +18,7 @@ from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.context import Context
 from agentrun.agents.exceptions import outcome_from, outcome_without_start
 from agentrun.agents.failure import THREAD_TIMEOUT, Failure
-from agentrun.agents.messages import Message, Reply
+from agentrun.agents.messages import Message, Refused, Reply
 from agentrun.executors.calling import CLOSE_SECONDS, close_agent, perform, warn_of_close
 from agentrun.executors.local import LocalEnd
 from agentrun.executors.prints import capturing_to
@@ -152,7 +152,10 @@ class ThreadEnd(LocalEnd):
         self.attempt, self.channel, self.loop, self._said = attempt, channel, loop, 0
 
     def send(self, message: Message) -> None:
-        self._call_from_thread(message)
+        reply = self._call_from_thread(message)
+        if isinstance(reply, Refused):
+            # A thread cannot be ended: without this it would continue until its next message.
+            raise RuntimeError(reply.error)
 
     def call(self, message: Message) -> Reply:
         return self._call_from_thread(message)

@@ -17,7 +17,8 @@ from agentrun.job.output import ITEM_NAMES, RUN_NAMES, OutputTemplate
 from agentrun.values import json as jsontext
 from agentrun.values.templates import check_argv, check_prompt, escape, fill, names_in
 from agentrun.values.text import quoted
-from agentrun.values.units import NONE_ALLOWED, Rate, parse_allowance, parse_duration, parse_rate
+from agentrun.values.units import NONE_ALLOWED, Rate, parse_allowance, parse_duration, parse_length, parse_rate
+from agentrun.values.until import parse_until
 
 NAME_LIMIT_BYTES = 100
 _ISOLATIONS: tuple[Isolation, ...] = ("process", "thread")
@@ -99,6 +100,10 @@ def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default
         keep_logs=values.whole("run.keep_logs", 1000, least=0, zero="0: none"),
         budget=read_budget(values),
         token_budget=read_token_budget(values),
+        item_budget=read_budget(values, "run.item_budget", example="0.50"),
+        item_token_budget=read_token_budget(values, "run.item_token_budget"),
+        until=values.parsed("run.until", parse_until, None),
+        max_time_seconds=values.parsed("run.max_time", parse_length, None),
         prices=read_prices(values),
     )
 

@@ -22,7 +22,10 @@ KINDS = ("files", "jsonl", "csv", "lines", "python")
 RUN = (
     "concurrency", "timeout", "retries", "rate", "tokens", "allow_failures", "stop_after_failures", "grace", "max_wait",
     "crash_limit", "keep_changed", "budget", "token_budget", "max_age", "empty", "keep_logs", "adapt",
+    "until", "max_time", "item_budget", "item_token_budget",
 )  # fmt: skip
+ONE_LAUNCH = ("until", "max_time")
+"""Of those, the ones that are for one launch where they are given as flags."""
 PRICE = ("input", "output", "cached_input", "cache_write")
 """What is given for each model under `prices`; the first two always."""
 AGENTS: dict[str, tuple[str, ...]] = {

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from agentrun.job.output import OutputTemplate
 from agentrun.values.units import NONE_ALLOWED, Allowance, ModelPrice, Rate
+from agentrun.values.until import Until
 
 ItemsKind = Literal["files", "jsonl", "csv", "lines", "python"]
 Isolation = Literal["process", "thread"]
@@ -97,6 +98,13 @@ class Job:
     budget: float | None = None
     """US dollars for the whole run, over all its launches."""
     token_budget: int | None = None
+    item_budget: float | None = None
+    """US dollars for one item, over all its attempts and launches."""
+    item_token_budget: int | None = None
+    until: Until | None = None
+    """No launch starts items after this time."""
+    max_time_seconds: float | None = None
+    """How long a launch starts items."""
     prices: Mapping[str, ModelPrice] = field(default_factory=dict)
     """By the name of a model: what its tokens cost, in place of the price list."""
     empty: Empty = "warn"

@@ -9,23 +9,24 @@ from typing import Any
 from agentrun.job.fields import PRICE, Value, Values, nearest
 from agentrun.values.units import ModelPrice
 
+BUDGETS = ("budget", "token_budget", "item_budget", "item_token_budget")
 NO_LIMIT = "none"
 """In place of a budget: removes one of the job file or of an earlier launch."""
 PER_MILLION = "in US dollars per million tokens"
 
 
-def read_budget(values: Values) -> float | None:
+def read_budget(values: Values, key: str = "run.budget", *, example: str = "5.00") -> float | None:
     """In US dollars; None if there is none, or it is removed."""
-    if _is_removed(values, "run.budget"):
+    if _is_removed(values, key):
         return None
-    what = 'write US dollars, such as 5.00 ("none": no budget)'
-    return values.number("run.budget", what, fits=lambda found: found > 0)
+    what = f'write US dollars, such as {example} ("none": no budget)'
+    return values.number(key, what, fits=lambda found: found > 0)
 
 
-def read_token_budget(values: Values) -> int | None:
-    if values.get("run.token_budget") is None or _is_removed(values, "run.token_budget"):
+def read_token_budget(values: Values, key: str = "run.token_budget") -> int | None:
+    if values.get(key) is None or _is_removed(values, key):
         return None
-    return values.whole("run.token_budget", 1, least=1, zero='"none": no budget')
+    return values.whole(key, 1, least=1, zero='"none": no budget')
 
 
 def _is_removed(values: Values, key: str) -> bool:

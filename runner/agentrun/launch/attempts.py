@@ -20,6 +20,7 @@ from agentrun.errors import AgentrunError
 from agentrun.events import Retrying, Watcher
 from agentrun.executors.port import Executor
 from agentrun.job.job import Job
+from agentrun.launch.capped import refused, run_capped
 from agentrun.launch.channel import RunnerEnd
 from agentrun.launch.meters import Meters
 from agentrun.launch.progress import ProgressReports
@@ -67,7 +68,7 @@ class Attempts:
         *,
         run: Run,
         launch: int,
-        commit: Callable[[Unit], Awaitable[None]],
+        commit: Callable[..., Awaitable[None]],
         recall: Callable[[Sequence[int]], Awaitable[Sequence[Record]]],
         logs: ItemLogs,
         files: ItemFiles,
@@ -82,7 +83,7 @@ class Attempts:
         self.run = run
         self._launch = launch
         self._series = run.checkpoint.series
-        self._commit = commit
+        self._commit = self.commit_usage = commit
         self._recall = recall
         self._logs = logs
         self._files = files
@@ -127,6 +128,8 @@ class Attempts:
         number = self._last_number(row, generation) if self._numbers else 0
         if run.ledger.usages and (before := run.ledger.usages.get(row)) is not None:
             run.purse.begin(row, before)
+        if run.item_budget and (over := run.over_budget(work)):
+            return refused(over, launch=self._launch, number=number + 1)
         while True:
             remembered = None
             if run.ledger.steps and (refs := run.ledger.steps.get(row)):
@@ -161,7 +164,8 @@ class Attempts:
             at, began = round(time.time(), 3), self._clock()
             self._running += 1
             try:
-                outcome = await self._executor.run(attempt, end.answer)
+                running = self._executor.run(attempt, end.answer)
+                outcome = await (running if end.is_over is None else run_capped(running, end.is_over))
             except BaseException:
                 if self.gate is not None:
                     self.gate.leave(began, accepted=False)

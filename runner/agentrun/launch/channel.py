@@ -5,7 +5,8 @@ The vocabulary and the messages are in `agents/attempt.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -32,6 +33,7 @@ from agentrun.agents.messages import (
 )
 from agentrun.checkpoint.record import Question, Record
 from agentrun.checkpoint.remembered import Recall, Remembered
+from agentrun.launch.capped import over_budget
 from agentrun.launch.progress import TEXT_LIMIT
 from agentrun.money.usage import Reported, Usage
 from agentrun.runs.units import Work
@@ -59,6 +61,9 @@ class LaunchSide(Protocol):
     def report_progress(self, key: str, text: str) -> None:
         """Show people what the item is doing."""
 
+    def commit_usage(self) -> Awaitable[None]:
+        """Return when what items in flight have used is on disk."""
+
     def miss_price(self, reported: Reported) -> None:
         """Note that the price of something that was used is not known."""
 
@@ -85,8 +90,14 @@ class RunnerEnd:
     """The usage that this attempt reported."""
     failure: Failure | None = None
     """Why the attempt has failed, whatever it returns."""
+    is_over: asyncio.Event | None = None
+    """Set when the item has used more than it may; None if it has no budget."""
     _heard: int = 0
     """How many messages have arrived."""
+
+    def __post_init__(self) -> None:
+        if self._launch.run.item_budget:
+            self.is_over = asyncio.Event()
 
     @property
     def recall(self) -> Recall:
@@ -113,6 +124,8 @@ class RunnerEnd:
                     self.carry, self.carry_set = value, True
                 case Used(reported):
                     self._charge(reported)
+                    if self.is_over is not None:
+                        await self._keep_to_budget(self.is_over)
                 case StepGet(name):
                     return self._get_step(name)
                 case StepPut():
@@ -187,3 +200,11 @@ class RunnerEnd:
         self.usage = self.usage or Usage()
         self.usage.add(usage)
         self._launch.run.purse.charge(self.work.row, usage)
+
+    async def _keep_to_budget(self, is_over: asyncio.Event) -> None:
+        """End an attempt whose item has used more than it may; else what it used is on disk before it continues."""
+        if why := self._launch.run.over_budget(self.work):
+            self.failure = self.failure or over_budget(why)
+            is_over.set()
+            raise ValueError(why)
+        await self._launch.commit_usage()

@@ -91,6 +91,10 @@ class Checkpointing:
         self._order(question, tell)
         return answered
 
+    def read(self, refs: Sequence[int]) -> asyncio.Future[list[Record]]:
+        """The records at these refs, read between two commits."""
+        return self.ask(lambda: list(self._store.read(refs)))
+
     # ---- the order of a commit
 
     def _write(self) -> None:

@@ -88,6 +88,7 @@ def how_it_stopped(run: Run, reason: StopReason | None, error: BaseException | N
         hint=reason.hint,
         resume_at=reason.resume_at,
         flags=reason.flags,
+        by=reason.by,
         next=_next_command(run.job, reason),
     )
 

@@ -25,8 +25,11 @@ from agentrun.launch.committer import Checkpointing
 from agentrun.launch.ending import complete, cut_short, how_it_stopped, incomplete, taken
 from agentrun.launch.mail import Mail
 from agentrun.launch.pause import Clocks, pause_seconds, wait_until
+from agentrun.launch.piloting import selection_is_over
 from agentrun.launch.prepare import Preparation, Prepared
 from agentrun.launch.slots import Slots, StopReason
+from agentrun.launch.time_limit import TimeLimit, time_limit_of
+from agentrun.money.estimate import Estimate
 from agentrun.outputs.claim import Claim, OutputTakenError, drop_claim
 from agentrun.outputs.files import ItemFiles
 from agentrun.outputs.logs import ItemLogs
@@ -84,14 +87,17 @@ class Launch:
         self._disk = disk or Disk()
         self._sleep = sleep
         self._compact_over_bytes = compact_over_bytes
+        self.time_limit = time_limit_of(job, self._options, now=time.time())
+        """When it stops starting items, if that is given."""
         self._claim = Claim(job.name, store.folder)
         self._preparation = Preparation(
-            job, store, self.workspace, agent, self._options, watcher, self._claim, items, stdin, self._disk
-        )
+            job, store, self.workspace, agent, self._options, watcher, self._claim, items, stdin, self._disk,
+            notes=(self.time_limit.note,) if self.time_limit is not None else (),
+        )  # fmt: skip
         self.is_locked = False
         self._early_stop: StopReason | None = None
-        self._signals = 0
         self._grace: Deadline | None = None
+        self._estimate: Estimate | None = None
         self._prepared: Prepared
         self._run: Run
         self._source: Source
@@ -140,7 +146,7 @@ class Launch:
             run=run,
             launch=run.context.launches + 1,
             commit=checkpointing.commit,
-            recall=lambda refs: checkpointing.ask(lambda: list(self._store.read(refs))),
+            recall=checkpointing.read,
             logs=logs,
             files=files,
             watcher=self._watcher,
@@ -156,6 +162,8 @@ class Launch:
         if self._early_stop is not None:
             slots.stop(self._early_stop)
         meanwhile = [asyncio.ensure_future(self._trim(logs))]
+        if self.time_limit is not None:
+            meanwhile.append(asyncio.ensure_future(self._watch_time(self.time_limit, slots)))
         error: BaseException | None = None
         try:
             try:
@@ -191,7 +199,7 @@ class Launch:
             outputs_before.add(self._prepared.abandoned.context.output)
             store.finish(Summary.of(self._prepared.abandoned, status="abandoned"))
         died_with = run.checkpoint.running
-        run.purse.charge_left(died_with)
+        run.charge_left()
         is_quiet = not run.taken and not run.dead and not run.context.files_from
         if is_quiet:
             self._open(slots)
@@ -247,9 +255,8 @@ class Launch:
             if slots.stop_reason is not None or not ledger.counts["pending"]:
                 return
             if run.only is not None and run.only.is_over(ledger):
-                left = ledger.counts["pending"]
-                text = f"the items of --only are settled; {left:,} other{'s are' if left > 1 else ' is'} pending"
-                slots.stop(StopReason(4, text, by="only"))
+                reason, self._estimate = await selection_is_over(run, run.only, checkpointing.read)
+                slots.stop(reason)
                 return
             if checkpointing.landed == landed_before:
                 raise LaterError(
@@ -263,7 +270,8 @@ class Launch:
         """Wait for what has made the slots stop, if that passes in time; whether the launch continues."""
         reason, run = slots.stop_reason, self._run
         since_done = time.monotonic() - max(slots.done_at, self.progress.began)
-        if reason is None or not pause_seconds(reason, self._job, self._options, Clocks(since_done)):
+        left = self.time_limit.at - time.time() if self.time_limit is not None else None
+        if reason is None or not pause_seconds(reason, self._job, self._options, Clocks(since_done, left)):
             return False
         await self._executor.rest()
         run.checkpoint.paused = Paused(at=now_text(), until=reason.resume_at, reason=reason.text)
@@ -326,18 +334,30 @@ class Launch:
     # ---- stopping and ending
 
     def request_stop(self, signal_number: int) -> None:
-        """On a signal: no new items; those in flight have `grace` to finish. The second signal ends them at once."""
-        self._signals += 1
-        reason = StopReason(128 + signal_number, f"stopped by {_SIGNAL_NAMES.get(signal_number, signal_number)}")
+        """On a signal: no new items; those in flight have `grace` to finish. A signal in that time ends them at
+        once."""
+        name = _SIGNAL_NAMES.get(signal_number, signal_number)
+        reason = StopReason(128 + signal_number, f"stopped by {name}", has_grace=True)
         if self._slots is None:
             self._early_stop = reason
             return
         self._slots.stop(reason)
         self._woken.set()
-        if self._signals > 1:
+        if self._grace is not None:
             self._slots.cancel()
         else:
-            self._grace = Deadline(self._job.grace_seconds, self._slots.cancel)
+            self._grant_grace(self._slots)
+
+    async def _watch_time(self, limit: TimeLimit, slots: Slots) -> None:
+        """When the time is over: no new items; those in flight have `grace` to finish."""
+        await limit.wait()
+        slots.stop(limit.stop_reason)
+        self._woken.set()
+        if self._grace is None:
+            self._grant_grace(slots)
+
+    def _grant_grace(self, slots: Slots) -> None:
+        self._grace = Deadline(self._job.grace_seconds, slots.cancel)
 
     def _end(self, slots: Slots, files: ItemFiles) -> Summary:
         """Everything is settled: finish the run. Otherwise write what there is beside it, and say how it stopped."""
@@ -357,6 +377,7 @@ class Launch:
                 raise reason.error
             if reason is not None:
                 summary = cut_short(run, reason)
+                summary.estimate = self._estimate
             else:
                 summary = incomplete(run, store, self._output, self._disk, self._claim)
         except OutputTakenError as error:

@@ -61,6 +61,8 @@ class Preparation:
     """Items given in Python."""
     stdin: BinaryIO | None = None
     disk: Disk = field(default_factory=Disk)
+    notes: tuple[str, ...] = ()
+    """What the plan says of this launch, besides what it says of the run."""
 
     def begin(self) -> Prepared | Summary:
         """What to run; a summary if there is nothing to do."""
@@ -176,7 +178,7 @@ class Preparation:
                 output=run.output,
                 resumed=not is_first,
                 last=ended[0] if is_first and ended else None,
-                notes=tuple(run.notes),
+                notes=(*run.notes, *self.notes),
                 from_run=context.from_run if not context.launches else "",
             )
         )

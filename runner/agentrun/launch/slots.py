@@ -15,7 +15,7 @@ from agentrun.events import Asked, Failed, Settled, Stopping, Watcher, ignore
 from agentrun.launch.attempts import Attempts
 from agentrun.launch.committer import Checkpointing
 from agentrun.launch.empties import EmptyOutputs
-from agentrun.launch.pricing import how_to_price, how_to_report, no_price
+from agentrun.launch.pricing import how_to_price, how_to_report, needs_prices, no_price
 from agentrun.money.usage import Reported, Usage
 from agentrun.outputs.logs import ItemLogs
 from agentrun.runs.run import Run
@@ -40,7 +40,9 @@ class StopReason:
     resume_at: str = ""
     """When the reason is expected to have passed, if that is known."""
     by: str = ""
-    """The limit that was reached: budget, failures, limit or only."""
+    """The limit that was reached: budget, failures, limit, only, pilot, until or max_time."""
+    has_grace: bool = False
+    """Attempts in flight are cancelled when the grace period is over."""
 
 
 def _no_more(rows: set[int]) -> Iterator[Work]:
@@ -148,7 +150,7 @@ class Slots:
             return None
         if run.job.carry and run.is_held_up:
             return None
-        if self._attempts.unpriced is not None and purse.budget is not None:
+        if self._attempts.unpriced is not None and needs_prices(run.job):
             self._stop_for_price(self._attempts.unpriced)
             return None
         if purse.limits and (why := purse.refusal()):
@@ -269,7 +271,7 @@ class Slots:
                     break
                 spent = purse.end(work.row) if purse.in_flight else None
                 record = self._run.record(work, ended, spent)
-                if spent is None and purse.limits and ended.kind == "done":
+                if spent is None and ended.kind == "done" and (purse.limits or self._run.item_budget):
                     self._stop_for_silence(work)
                 await self._checkpointing.commit(Unit(work.row, slot, record))
                 # On disk: from here on it may be started over, in another slot.
@@ -281,7 +283,7 @@ class Slots:
             for left in (work, self._next_of.pop(slot, None)):
                 if left is not None:
                     self.busy.discard(left.row)
-                    purse.put_back(left.row)
+                    self._run.put_back(left)
             self.in_flight.pop(slot, None)
             self._idle.append(slot)
 
@@ -357,7 +359,7 @@ class Slots:
         before = self.stop_reason
         if before is None or _gravity(reason) > _gravity(before):
             self.stop_reason = reason
-            grace = self._run.job.grace_seconds if reason.exit_code > 128 else None
+            grace = self._run.job.grace_seconds if reason.has_grace else None
             self._watcher(Stopping(reason.text, len(self._attempting), grace))
 
     def resume(self) -> None:

@@ -27,7 +27,7 @@ from agentrun.item import key_digest
 
 if TYPE_CHECKING:
     from agentrun.items.port import Identity, Raw, Source
-    from agentrun.runs.only import Only
+    from agentrun.runs.only import Selection
 
 
 EXAMPLES = 3
@@ -72,7 +72,7 @@ class Plan:
     """Failed before, and left alone."""
     waiting: int = 0
     others: int = 0
-    """Of those to run: not in this launch (--only)."""
+    """Of those to run: not in this launch (--only, --pilot)."""
     gone: int = 0
     """Finished items that the source no longer has; in a new run, of those that the last run had."""
     finished: int = 0
@@ -159,7 +159,7 @@ def list_items(
     tries_again: Callable[[int], bool],
     keep_changed: bool = False,
     left_out: Set[int] = frozenset(),
-    only: Only | None = None,
+    only: Selection | None = None,
 ) -> Plan:
     """Pass over the source once: which items there are now, and what the records say of them.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from agentrun.outputs.files import files_folder
 from agentrun.outputs.output import Output, open_output
 from agentrun.runs.carry import CarryChain, go_back
 from agentrun.runs.intake import Kept, Taken, forget, is_for, look_up, mark_edits, start_over, take
-from agentrun.runs.only import Only
+from agentrun.runs.only import Only, Pilot, Selection
 from agentrun.runs.plan import (
     EXAMPLES,
     Plan,
@@ -110,8 +110,11 @@ def recover(
     if is_resumed:
         _count_deaths(run)
         _note_versions(run)
-    if only is not None:
-        _leave_others(run, only)
+    if options.pilot is not None:
+        check_pilot(job)
+        run.only = Pilot(_to_run(run), options.pilot, seed=run.run_id)
+    if run.only is not None:
+        _leave_others(run, run.only)
     if finished is not None:
         counted = count_kept(run)
         plan.kept_old_agent, plan.old_agents = counted.old_agent, dict(counted.old_agents)
@@ -310,8 +313,22 @@ def check_only(job: Job, plan: Plan, only: Only) -> None:
         )
 
 
-def _leave_others(run: Run, only: Only) -> None:
-    """Items that --only does not name stay as they are in this launch."""
+def check_pilot(job: Job) -> None:
+    if job.carry:
+        raise PlanError(
+            f"{job.name}: --pilot cannot be used with carry = true, because each item gets the carry of the one before "
+            f"it; run the first few with --limit"
+        )
+
+
+def _to_run(run: Run) -> Iterator[int]:
+    """The rows that a launch without limits would run, in the items' order."""
+    ledger = run.ledger
+    return (row for row in ledger.order if ledger.states[row] == PENDING or row in run.to_retry if row not in run.dead)
+
+
+def _leave_others(run: Run, only: Selection) -> None:
+    """The other items stay as they are in this launch."""
     run.plan.others = only.left_out(run.ledger) + sum(row not in only for row in run.to_retry)
     run.to_retry = {row for row in run.to_retry if row in only}
     run.suspects = {row for row in run.suspects if row in only}

@@ -13,8 +13,10 @@ from agentrun.agents.failure import Failure
 from agentrun.checkpoint.checkpoint import Checkpoint, RunContext, Running
 from agentrun.checkpoint.ledger import DONE, FAILED, NO_REF, WAITING, Ledger
 from agentrun.checkpoint.record import BESIDE, Kind, Record
+from agentrun.item import key_digest
 from agentrun.job.job import Job
 from agentrun.money.budget import Purse
+from agentrun.money.item_budget import CutOff, ItemBudget
 from agentrun.money.usage import Usage
 from agentrun.runs.plan import Plan, is_tried_again
 from agentrun.runs.units import Ended, Unit, Work
@@ -22,7 +24,7 @@ from agentrun.values.clock import now_seconds, now_text
 
 if TYPE_CHECKING:
     from agentrun.runs.intake import Dropped, Taken
-    from agentrun.runs.only import Only
+    from agentrun.runs.only import Selection
 
 TRIES_KEPT = 10
 
@@ -43,7 +45,7 @@ class Run:
     resumed: bool
     ledger: Ledger
     plan: Plan
-    only: Only | None = None
+    only: Selection | None = None
     """The items that this launch is limited to."""
     keepers: list[Keeps] = field(default_factory=list)
     """What has something to keep in every checkpoint."""
@@ -66,11 +68,13 @@ class Run:
     refs_before: dict[int, int] = field(default_factory=dict)
     """Of rows that these messages are about: the newest record on disk."""
     purse: Purse = field(init=False)
+    item_budget: ItemBudget = field(init=False)
     params: str = field(init=False)
 
     def __post_init__(self) -> None:
         self.params = self.job.params_digest
         self.purse = Purse(structs.replace(self.checkpoint.usage), self.job.budget, self.job.token_budget)
+        self.item_budget = ItemBudget(self.job.item_budget, self.job.item_token_budget)
 
     @property
     def run_id(self) -> str:
@@ -113,6 +117,35 @@ class Run:
         ledger, carries = self.ledger, self.job.carry
         failed = [row for row in ledger.failed_launches if ledger.is_listed(row)]
         return sum(not is_tried_again(ledger, row, agent=self.agent, carries=carries) for row in failed)
+
+    # ---- the budget of an item
+
+    def over_budget(self, work: Work) -> str:
+        """Why an item in flight may use no more; empty if it may."""
+        used = structs.replace(self.purse.spent(work.row) or Usage())
+        before = self.context.cut_off.get(work.item.key)
+        if before is not None and before.gen == self.ledger.generation(work.row):
+            used.add(before.used)
+        return self.item_budget.passed_by(used)
+
+    def put_back(self, work: Work) -> None:
+        """The item is no longer in flight, and has no record of how it ended."""
+        self._cut_off(work.item.key, work.row, self.purse.unrecorded(work.row))
+        self.purse.put_back(work.row)
+
+    def charge_left(self) -> None:
+        """A launch died, perhaps with items in flight."""
+        for one in self.checkpoint.running:
+            if (row := self.ledger.find(key_digest(one.key))) >= 0:
+                self._cut_off(one.key, row, one.used)
+        self.purse.charge_left(self.checkpoint.running)
+
+    def _cut_off(self, key: str, row: int, used: Usage | None) -> None:
+        if self.item_budget and used is not None:
+            cut, gen = self.context.cut_off, self.ledger.generation(row)
+            if key not in cut or cut[key].gen != gen:
+                cut[key] = CutOff(gen=gen)
+            cut[key].used.add(used)
 
     # ---- records
 
@@ -212,6 +245,8 @@ class Run:
             self.ledger.settle(row, NO_REF, record)
         if self.deaths:
             self.deaths.pop(record.key, None)
+        if self.context.cut_off and record.kind in ("done", "skipped", "redo"):
+            self.context.cut_off.pop(record.key, None)
         self.to_retry.discard(row)
         self.suspects.discard(row)
         self.dead.pop(row, None)

@@ -38,6 +38,14 @@ def parse_duration(value: Any) -> float:
     return seconds
 
 
+def parse_length(value: Any) -> float:
+    """Seconds, more than none."""
+    seconds = parse_duration(value)
+    if not seconds:
+        raise ValueError(f'is {quoted(value)}; write a duration such as "90s", "2m" or "1h30m"')
+    return seconds
+
+
 def _duration_seconds(value: Any) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:

@@ -15,6 +15,8 @@ from agentrun.checkpoint.summary import OpenQuestion as OpenQuestion
 from agentrun.checkpoint.summary import Summary as Summary
 from agentrun.errors import AgentrunError, CheckpointError, DiskError, TrustError
 from agentrun.money.budget import Purse, Totals
+from agentrun.money.estimate import Estimate as Estimate
+from agentrun.money.estimate import Range as Range
 from agentrun.store.folder.catalogue import FolderCatalogue
 from agentrun.store.port import Catalogue, Reader, Store
 from agentrun.store.port import HistoryEvent as HistoryEvent

@@ -198,9 +198,9 @@ if given.get("id", end.id) != end.id:
     ),
     Mutant(
         "the grace period fires although the runner was frozen",
-        "Launch.request_stop",
+        "Launch._grant_grace",
         "self._grace = Deadline(..., ...)",
-        "asyncio.get_running_loop().call_later(self._job.grace_seconds, self._slots.cancel)",
+        "asyncio.get_running_loop().call_later(self._job.grace_seconds, slots.cancel)",
         (f"{FROZEN_RUNNER}::test_frozen_past_the_grace_period_what_has_arrived_counts",),
     ),
     Mutant(

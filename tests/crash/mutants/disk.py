@@ -455,8 +455,8 @@ if units:
     ),
     Mutant(
         "lost reservations not charged",
-        "Launch._begin",
-        "run.purse.charge_left(died_with)",
+        "Run.charge_left",
+        "self.purse.charge_left(self.checkpoint.running)",
         "",
         (BUDGET,),
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from crash.seeding import Mutant
 
 NEXT_RUN = "tests/unit/launch/test_next_run.py"
+ITEM_BUDGET = "tests/unit/launch/test_item_budget.py"
 BOOKS = "tests/unit/runs/test_books.py"
 LAST_COMPLETED = (
     "tests/contract/test_every_store.py::TestFolder::"
@@ -35,6 +36,20 @@ MUTANTS = [
             "tests/unit/launch/test_steps.py::"
             "test_a_step_that_is_about_to_be_written_when_its_attempt_is_cancelled_is_paid_once",
         ),
+    ),
+    Mutant(
+        "an item's usage is answered before it is on disk",
+        "RunnerEnd._keep_to_budget",
+        "await self._launch.commit_usage()",
+        "",
+        (f"{ITEM_BUDGET}::test_what_an_item_reports_is_on_disk_before_it_is_answered",),
+    ),
+    Mutant(
+        "what an item used before a crash does not count towards its budget",
+        "Run.charge_left",
+        "self._cut_off(one.key, row, one.used)",
+        "pass",
+        (f"{ITEM_BUDGET}::test_after_a_crash_the_item_has_used_what_it_reported",),
     ),
     Mutant(
         "repair takes a record with a wrong check",
