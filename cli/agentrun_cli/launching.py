@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from agentrun_cli import loop
+from agentrun_cli import detaching, loop
 from agentrun_cli import terminal as console
 from agentrun_cli.asked import Asked
 from agentrun_cli.flags import Given
@@ -84,6 +84,8 @@ def launch(asked: Asked, options: Options) -> int:
     from agentrun_cli.asking.starting import confirm_fresh, wants_rerun
 
     given = asked.given
+    if given.get("detach") and not given.get("plan") and not detaching.is_detached():
+        return detaching.detach(sys.argv[1:])
     if given.get("plain"):
         console.be_plain()
     every_seconds = _every_seconds(given)
@@ -182,6 +184,7 @@ def _run(ready: Ready, store: Store, asked: Asked, options: Options, *, every_se
     import time
 
     from agentrun.errors import AgentrunError, BusyError
+    from agentrun.events import Began, Event
     from agentrun.launch.execute import execute, stop_on_signals
     from agentrun_cli.drawing.live import open_view
 
@@ -191,6 +194,13 @@ def _run(ready: Ready, store: Store, asked: Asked, options: Options, *, every_se
     name, quiet = how_to_name(job.name, store.folder, asked), asked.given.get("quiet")
     view = open_view(job.name, name, quiet=quiet, every_seconds=every_seconds)
 
+    def watch(event: Event) -> None:
+        view.watch(event)
+        if isinstance(event, Began) and store.folder is not None:
+            # Not the name from above: the job may be known only now, by its first checkpoint.
+            shown, as_json = how_to_name(job.name, store.folder, asked), bool(asked.given.get("as_json"))
+            detaching.hand_over(job.name, shown, store.folder, quiet=bool(quiet), as_json=as_json)
+
     async def main() -> Summary:
         with stop_on_signals(job, lambda: launched[0] if launched else None, exits=True):
             return await execute(
@@ -198,7 +208,7 @@ def _run(ready: Ready, store: Store, asked: Asked, options: Options, *, every_se
                 ready.agent,
                 store,
                 options=options,
-                watcher=view.watch,
+                watcher=watch,
                 kept=opened.kept,
                 job_json=opened.job_json,
                 stdin=None if options.resume else _stdin(job, store, asked),
