@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from agentrun.job.opening import OpenJob
     from agentrun.job.options import Options
     from agentrun.launch.execute import Launch, Store
+    from agentrun.notices.notices import Notices
+    from agentrun.notices.sending import Delivery
     from agentrun.views.jobs import Summary
 
 
@@ -31,6 +34,7 @@ class Ready:
     opened: OpenJob
     agent: Agent
     environ: dict[str, str]
+    notices: Notices | None = None
 
 
 def open_asked(asked: Asked, *, fresh: bool = False) -> OpenJob:
@@ -41,18 +45,26 @@ def open_asked(asked: Asked, *, fresh: bool = False) -> OpenJob:
     )
 
 
-def make_ready(opened: OpenJob) -> Ready:
-    """Change to the job's folder, set the agent's environment, and load the agent."""
+def make_ready(opened: OpenJob, *, tells: bool = False) -> Ready:
+    """Change to the job's folder, set the agent's environment, and load the agent.
+
+    With `tells`, the job's notices are checked as well.
+    """
     from agentrun.agents.agent import load_agent
     from agentrun.job.opening import agent_environment
 
     job = opened.job
     environ = agent_environment(job, os.environ)
     os.environ.update(environ)
+    notices = None
+    if job.notify is not None and tells:
+        from agentrun.notices.notices import Notices
+
+        notices = Notices.open(job, os.environ)
     os.chdir(job.base)
     # What a module prints while being imported is not data.
     with contextlib.redirect_stdout(sys.stderr):
-        return Ready(opened, load_agent(job), environ)
+        return Ready(opened, load_agent(job), environ, notices)
 
 
 def warn_of_shell(job: Job) -> None:
@@ -104,7 +116,7 @@ def launch(asked: Asked, options: Options) -> int:
             check_before_import(job, store, options)
         if not given.get("quiet"):
             warn_of_shell(job)
-        ready = make_ready(opened)
+        ready = make_ready(opened, tells=not given.get("plan"))
         if given.get("plan"):
             show_plan(ready, store, options, asked)
             return 0
@@ -220,12 +232,26 @@ def _run(ready: Ready, store: Store, asked: Asked, options: Options, *, every_se
     try:
         with view:
             summary = loop.run(main)
-    except AgentrunError as error:
-        if not isinstance(error, BusyError) and error.exit_code in (74, 75) and _is_unfinished(store):
+    except Exception as error:
+        if ready.notices is not None:
+            _report(ready.notices.tell_error(error, store, seconds=time.monotonic() - began), job)
+        is_later = isinstance(error, AgentrunError) and error.exit_code in (74, 75)
+        if is_later and not isinstance(error, BusyError) and _is_unfinished(store):
+            assert isinstance(error, AgentrunError)
             error.resume_with = f"agentrun resume {how_to_name(job.name, store.folder, asked)}"
         raise
-    _end(summary, job, store, asked, time.monotonic() - began, is_resume=options.resume)
+    seconds = time.monotonic() - began
+    _end(summary, job, store, asked, seconds, is_resume=options.resume)
+    if ready.notices is not None:
+        _report(ready.notices.tell_end(summary, seconds=seconds), job)
     return summary
+
+
+def _report(deliveries: Sequence[Delivery], job: Job) -> None:
+    """Say which notices were not sent, also with -q: somebody waits for them."""
+    for one in deliveries:
+        if one.problem:
+            console.say(console.clean(f"{job.name}: notice to {one.to} {one.problem}", limit=1000))
 
 
 def _is_unfinished(store: Store) -> bool:
