@@ -10,6 +10,7 @@ from agentrun.values.units import parse_duration
 
 Occasion = Literal["finished", "failed", "waiting", "stopped"]
 OCCASIONS: tuple[Occasion, ...] = ("finished", "failed", "waiting", "stopped")
+AFTER_SECONDS = 300.0
 FROM_ENVIRONMENT = "env:"
 """How an address begins that is in a variable."""
 
@@ -19,7 +20,7 @@ class Notify:
     """Whom to tell how a launch ended. Addresses are secrets: no message and no file shows them."""
 
     on: tuple[Occasion, ...] = OCCASIONS
-    after_seconds: float = 300.0
+    after_seconds: float = AFTER_SECONDS
     """Launches shorter than this send nothing: somebody is still there to see how they ended."""
     urls: tuple[str, ...] = field(default=(), repr=False)
     command: tuple[str, ...] | None = None
@@ -36,7 +37,7 @@ def read_notify(values: Values) -> Notify | None:
         raise next(iter(found.values())).refuse(
             'is given, but nobody to tell; write urls = ["ntfy://…"] or command = ["./tell.sh"] under [notify]'
         )
-    after = values.parsed("notify.after", parse_duration, Notify.after_seconds)
+    after = values.parsed("notify.after", parse_duration, AFTER_SECONDS)
     return Notify(on=_occasions(values), after_seconds=after, urls=urls, command=command)
 
 

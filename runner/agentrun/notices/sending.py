@@ -181,8 +181,13 @@ def _give_up(left: Sequence[Delivery]) -> None:
 
 def _to_address(notice: Notice, address: Address) -> Callable[[Delivery], str]:
     def send(delivery: Delivery) -> str:
-        asked = {"url": address.url, "title": notice.title, "text": notice.text, "kind": _KINDS[notice.occasion]}
-        asked["seconds"] = SEND_SECONDS
+        asked: dict[str, Any] = {
+            "url": address.url,
+            "title": notice.title,
+            "text": notice.text,
+            "kind": _KINDS[notice.occasion],
+            "seconds": SEND_SECONDS,
+        }
         delivery.process = _begin([*_APPRISE, "send"], cwd="/", output=subprocess.PIPE)
         said = json.loads(_finish(delivery.process, json.dumps(asked).encode(), LOAD_SECONDS + SEND_SECONDS))
         problem = "Apprise is missing" if said.get("missing") else str(said["problem"])
