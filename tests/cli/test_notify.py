@@ -14,7 +14,7 @@ from cli.conftest import Run
 from needs import require_module
 from waiting import eventually
 
-require_module("apprise", "pip install '.[notify]'")
+require_module("apprise", extra="notify")
 PASSWORD, PATH_TOKEN = "Pa55wordOfTheHook", "T0kenInThePath"
 
 
