@@ -44,7 +44,7 @@ def detach(words: Iterable[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda number, frame: caught.append(number))
-    # Whoever detaches a launch wants it to survive the terminal, also while it is being checked.
+    # A terminal that closes before the launch has its own session would end it, too.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     read_end, write_end = os.pipe()
     process = subprocess.Popen(

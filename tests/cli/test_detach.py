@@ -8,9 +8,11 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import pytest
 
 from cli.conftest import AGENT, COMMAND, Run, environment
 from waiting import PATIENCE_SECONDS, eventually
@@ -23,6 +25,14 @@ ON_A_TERMINAL = (
     "os.execv(sys.argv[1], sys.argv[1:])\n"
 )
 """Makes standard input the controlling terminal: closing it then hangs up on everything there."""
+
+
+@pytest.fixture(autouse=True)
+def let_go(tmp_path: Path) -> Iterator[None]:
+    """What a failing test has left behind ends by itself."""
+    yield
+    for folder in (path.parent for path in tmp_path.rglob("job.toml")):
+        (folder / "go").touch()
 
 
 def state(folder: Path) -> Path:
