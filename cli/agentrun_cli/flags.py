@@ -134,6 +134,9 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an output 
 Failed = Annotated[bool, typer.Option("--failed", help="Also retry items that failed in three launches.")]
 ForgetSteps = Annotated[bool, typer.Option("--forget-steps", help="Run remembered steps again.")]
 IfFree = Annotated[bool, typer.Option("--if-free", help="Exit 0 silently if another runner has the job.")]
+Detach = Annotated[
+    bool, typer.Option("--detach", help="Return once the first checkpoint is on disk; the launch continues.")
+]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing on exit 0, otherwise only the reason.")]
 Plain = Annotated[bool, typer.Option("--plain", help="Print plain lines on a terminal, too: no bar, no colours.")]
 ProgressEvery = Annotated[

@@ -7,10 +7,11 @@ import os
 import re
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from agentrun_cli import loop
+from agentrun_cli import detaching, loop
 from agentrun_cli import terminal as console
 from agentrun_cli.asked import Asked
 from agentrun_cli.flags import Given
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from agentrun.job.opening import OpenJob
     from agentrun.job.options import Options
     from agentrun.launch.execute import Launch, Store
+    from agentrun.notices.notices import Notices
+    from agentrun.notices.sending import Delivery
     from agentrun.views.jobs import Summary
 
 
@@ -32,6 +35,7 @@ class Ready:
     opened: OpenJob
     agent: Agent
     environ: dict[str, str]
+    notices: Notices | None = None
 
 
 def open_asked(asked: Asked, *, fresh: bool = False) -> OpenJob:
@@ -42,18 +46,26 @@ def open_asked(asked: Asked, *, fresh: bool = False) -> OpenJob:
     )
 
 
-def make_ready(opened: OpenJob) -> Ready:
-    """Change to the job's folder, set the agent's environment, and load the agent."""
+def make_ready(opened: OpenJob, *, tells: bool = False) -> Ready:
+    """Change to the job's folder, set the agent's environment, and load the agent.
+
+    With `tells`, the job's notices are checked as well.
+    """
     from agentrun.agents.agent import load_agent
     from agentrun.job.opening import agent_environment
 
     job = opened.job
     environ = agent_environment(job, os.environ)
     os.environ.update(environ)
+    notices = None
+    if job.notify is not None and tells:
+        from agentrun.notices.notices import Notices
+
+        notices = Notices.open(job, os.environ)
     os.chdir(job.base)
     # What a module prints while being imported is not data.
     with contextlib.redirect_stdout(sys.stderr):
-        return Ready(opened, load_agent(job), environ)
+        return Ready(opened, load_agent(job), environ, notices)
 
 
 def warn_of_shell(job: Job) -> None:
@@ -89,6 +101,8 @@ def launch(asked: Asked, options: Options) -> int:
     from agentrun_cli.asking.starting import confirm_fresh, wants_rerun, wants_rest
 
     given = asked.given
+    if given.get("detach") and not given.get("plan") and not detaching.is_detached():
+        return detaching.detach(sys.argv[1:])
     if given.get("plain"):
         console.be_plain()
     every_seconds = _every_seconds(given)
@@ -108,7 +122,7 @@ def launch(asked: Asked, options: Options) -> int:
             check_before_import(job, store, options)
         if not given.get("quiet"):
             warn_of_shell(job)
-        ready = make_ready(opened)
+        ready = make_ready(opened, tells=not given.get("plan"))
         if given.get("plan"):
             show_plan(ready, store, options, asked)
             return 0
@@ -190,6 +204,7 @@ def _every_seconds(given: Given) -> float | None:
 
 def _run(ready: Ready, store: Store, asked: Asked, options: Options, *, every_seconds: float | None) -> Summary:
     from agentrun.errors import AgentrunError, BusyError
+    from agentrun.events import Began, Event
     from agentrun.launch.execute import execute, stop_on_signals
     from agentrun_cli.drawing.live import open_view
 
@@ -199,6 +214,13 @@ def _run(ready: Ready, store: Store, asked: Asked, options: Options, *, every_se
     name, quiet = how_to_name(job.name, store.folder, asked), asked.given.get("quiet")
     view = open_view(job.name, name, quiet=quiet, every_seconds=every_seconds)
 
+    def watch(event: Event) -> None:
+        view.watch(event)
+        if isinstance(event, Began) and store.folder is not None:
+            # Not the name from above: the job may be known only now, by its first checkpoint.
+            shown, as_json = how_to_name(job.name, store.folder, asked), bool(asked.given.get("as_json"))
+            detaching.hand_over(job.name, shown, store.folder, quiet=bool(quiet), as_json=as_json)
+
     async def main() -> Summary:
         with stop_on_signals(job, lambda: launched[0] if launched else None, exits=True):
             return await execute(
@@ -206,7 +228,7 @@ def _run(ready: Ready, store: Store, asked: Asked, options: Options, *, every_se
                 ready.agent,
                 store,
                 options=options,
-                watcher=view.watch,
+                watcher=watch,
                 kept=opened.kept,
                 job_json=opened.job_json,
                 stdin=None if options.resume else _stdin(job, store, asked),
@@ -218,12 +240,26 @@ def _run(ready: Ready, store: Store, asked: Asked, options: Options, *, every_se
     try:
         with view:
             summary = loop.run(main)
-    except AgentrunError as error:
-        if not isinstance(error, BusyError) and error.exit_code in (74, 75) and _is_unfinished(store):
+    except Exception as error:
+        if ready.notices is not None:
+            _report(ready.notices.tell_error(error, store, seconds=time.monotonic() - began), job)
+        is_later = isinstance(error, AgentrunError) and error.exit_code in (74, 75)
+        if is_later and not isinstance(error, BusyError) and _is_unfinished(store):
+            assert isinstance(error, AgentrunError)
             error.resume_with = f"agentrun resume {how_to_name(job.name, store.folder, asked)}"
         raise
-    _end(summary, job, store, asked, time.monotonic() - began, is_resume=options.resume)
+    seconds = time.monotonic() - began
+    _end(summary, job, store, asked, seconds, is_resume=options.resume)
+    if ready.notices is not None:
+        _report(ready.notices.tell_end(summary, seconds=seconds), job)
     return summary
+
+
+def _report(deliveries: Sequence[Delivery], job: Job) -> None:
+    """Say which notices were not sent, also with -q: somebody waits for them."""
+    for one in deliveries:
+        if one.problem:
+            console.say(console.clean(f"{job.name}: notice to {one.to} {one.problem}", limit=1000))
 
 
 def _is_unfinished(store: Store) -> bool:

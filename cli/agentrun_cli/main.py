@@ -29,7 +29,7 @@ agentrun status                     what is going on, and what stopped
 agentrun start --help               a command's options, with examples
 eval "$(agentrun completion bash)"  complete commands, jobs, items with Tab"""
 EXITS = """Exit codes, where several apply the first of 74, 65, signals, 75, 4, 1, 3:
-    0  clean completion, or nothing to do
+    0  clean completion, nothing to do, or handed over (--detach)
     1  ran to the end, but more items failed than allowed; can be resumed
     2  the command line or the job is wrong; nothing was run
     3  waiting for a person; nothing else is left to do

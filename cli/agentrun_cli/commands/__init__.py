@@ -2,7 +2,7 @@
 
 COMMANDS = (
     "start", "resume", "try", "status", "stop", "items", "show", "log", "failures", "results", "runs",
-    "diff", "review", "answer", "redo", "edit", "skip", "repair", "clear", "init", "completion",
+    "diff", "review", "answer", "redo", "edit", "skip", "notify", "repair", "clear", "init", "completion",
 )  # fmt: skip
 INSIDE = ("step", "ask", "usage")
 """For use inside a program that is an agent."""

@@ -49,6 +49,7 @@ def resume(
     overwrite: flags.Overwrite = False,
     forget_steps: flags.ForgetSteps = False,
     if_free: flags.IfFree = False,
+    detach: flags.Detach = False,
     state_dir: flags.StateDir = None,
     quiet: flags.Quiet = False,
     plain: flags.Plain = False,

@@ -13,6 +13,7 @@ from agentrun.errors import JobError
 from agentrun.job.fields import AGENTS, KINDS, Layer, Value, Values
 from agentrun.job.job import STANDARD_INPUT, Empty, Isolation, ItemsKind, ItemsSpec, Job, Parse
 from agentrun.job.money import read_budget, read_prices, read_token_budget
+from agentrun.job.notify import read_notify
 from agentrun.job.output import ITEM_NAMES, RUN_NAMES, OutputTemplate
 from agentrun.values import json as jsontext
 from agentrun.values.templates import check_argv, check_prompt, escape, fill, names_in
@@ -105,6 +106,7 @@ def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default
         until=values.parsed("run.until", parse_until, None),
         max_time_seconds=values.parsed("run.max_time", parse_length, None),
         prices=read_prices(values),
+        notify=read_notify(values),
     )
 
 

@@ -15,7 +15,7 @@ from agentrun.values.text import quoted
 TOP = (
     "name", "agent", "command", "prompt", "model", "system", "schema", "base_url", "max_output_tokens", "temperature",
     "output", "parse", "serve", "version", "isolation", "env_file", "needs_env", "carry", "params", "items", "run",
-    "prices",
+    "prices", "notify",
 )  # fmt: skip
 ITEMS = ("files", "jsonl", "csv", "lines", "key", "exclude")
 KINDS = ("files", "jsonl", "csv", "lines", "python")
@@ -26,6 +26,7 @@ RUN = (
 )  # fmt: skip
 ONE_LAUNCH = ("until", "max_time")
 """Of those, the ones that are for one launch where they are given as flags."""
+NOTIFY = ("on", "after", "urls", "command")
 PRICE = ("input", "output", "cached_input", "cache_write")
 """What is given for each model under `prices`; the first two always."""
 AGENTS: dict[str, tuple[str, ...]] = {
@@ -214,7 +215,9 @@ def _flatten(layer: Layer, *, has_file: bool) -> dict[str, Value]:
     label, text = layer.label, layer.text
     flat: dict[str, Value] = {}
     items = ITEMS if has_file else (*ITEMS, "python")
-    tables: dict[str, tuple[str, ...] | None] = {"params": None, "items": items, "run": RUN, "prices": None}
+    tables: dict[str, tuple[str, ...] | None] = {
+        "params": None, "items": items, "run": RUN, "prices": None, "notify": NOTIFY,
+    }  # fmt: skip
     for key, found in layer.values.items():
         _check_known(layer, key, key, TOP)
         if key not in tables:
@@ -223,9 +226,10 @@ def _flatten(layer: Layer, *, has_file: bool) -> dict[str, Value]:
         if found is None:
             continue
         if not isinstance(found, Mapping):
-            raise Value(label, key, found, text).wants(
-                f"write a table: [{key}] on a line of its own, its values below it"
-            )
+            what = f"write a table: [{key}] on a line of its own, its values below it"
+            whole = Value(label, key, found, text)
+            # An address is a secret, and not quoted.
+            raise whole.refuse(f"is not a table; {what}") if key == "notify" else whole.wants(what)
         for inner, value in found.items():
             dotted = f"{key}.{inner}"
             if (known := tables[key]) is not None:

@@ -9,6 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
 
+from agentrun.job.notify import Notify
 from agentrun.job.output import OutputTemplate
 from agentrun.values.units import NONE_ALLOWED, Allowance, ModelPrice, Rate
 from agentrun.values.until import Until
@@ -107,6 +108,8 @@ class Job:
     """How long a launch starts items."""
     prices: Mapping[str, ModelPrice] = field(default_factory=dict)
     """By the name of a model: what its tokens cost, in place of the price list."""
+    notify: Notify | None = None
+    """Whom to tell how a launch ended."""
     empty: Empty = "warn"
     """What an empty output is: something to warn of, a failed attempt, or a result like any other."""
     adapt: bool = True
