@@ -213,9 +213,27 @@ def _run(ready: Ready, store: Store, asked: Asked, options: Options, *, every_se
     except AgentrunError as error:
         if not isinstance(error, BusyError) and error.exit_code in (74, 75) and _is_unfinished(store):
             error.resume_with = f"agentrun resume {how_to_name(job.name, store.folder, asked)}"
+        if not isinstance(error, BusyError):
+            _write_report(job, store, asked)
         raise
     _end(summary, job, store, asked, time.monotonic() - began, is_resume=options.resume)
+    _write_report(job, store, asked)
     return summary
+
+
+def _write_report(job: Job, store: Store, asked: Asked) -> None:
+    """The report that the job file asks for. One that cannot be written does not change the exit code."""
+    if job.report is None:
+        return
+    from agentrun.report.writing import report_after
+    from agentrun.views.finding import KnownJob
+
+    known = KnownJob(job.name, store, job, command_name=how_to_name(job.name, store.folder, asked))
+    path, problem = report_after(job, known, here=console.HERE)
+    if problem:
+        console.say(f"{job.name}: the report could not be written: {console.clean(problem, limit=1000)}")
+    elif path is not None and not asked.given.get("quiet"):
+        console.say(f"  report:       {console.shown_path(path)}")
 
 
 def _is_unfinished(store: Store) -> bool:
