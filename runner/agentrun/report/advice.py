@@ -67,8 +67,6 @@ def _to_continue(view: JobView, commands: Commands) -> Iterator[Advice]:
     failed, pending = counts.get("failed", 0), counts.get("pending", 0)
     flags = stopped.flags if stopped is not None else ""
     resume = RUN_IT_AGAIN if commands.is_held else commands.of("resume", flags)
-    if stopped is not None and stopped.hint:
-        yield Advice(f"{stopped.hint[:1].upper()}{stopped.hint[1:]}")
     if pending:
         later = ""
         if stopped is not None and seconds_until(stopped.resume_at):
@@ -120,7 +118,8 @@ def describe(view: JobView) -> str:
     if view.status == "finished":
         return f"Finished at {at}."
     when = local_clock(view.stopped.at) if view.stopped is not None else at
-    return f"Stopped at {when}: {view.why}." if view.why else f"Stopped at {when}."
+    hint = f"; {view.stopped.hint}" if view.stopped is not None and view.stopped.hint else ""
+    return f"Stopped at {when}: {view.why}{hint}." if view.why else f"Stopped at {when}."
 
 
 def _counted(count: int, noun: str) -> str:

@@ -37,7 +37,7 @@ def code(value: object, limit: int = 300) -> str:
 
 def words(value: object, limit: int = 600) -> str:
     """Text of ours in which users' data may stand: what could be markup is escaped."""
-    return re.sub(r"([\\`*_{}\[\]<>()#+!|~&$@:])", r"\\\1", clean(value, limit=limit))
+    return re.sub(r"([\\`*_{}\[\]<>#|~&$@]|:(?=//)|^[-+\d])", r"\\\1", clean(value, limit=limit))
 
 
 def _lines(report: Report, *, items: int) -> Iterator[str]:

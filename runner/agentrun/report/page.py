@@ -48,7 +48,8 @@ def _page(report: Report, *, items: int, groups: int = 20) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">{MARK}'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f'<meta name="color-scheme" content="light dark"><meta name="robots" content="noindex"><link rel="icon" href="data:,"><title>{text(report.title)}</title>'
+        '<meta name="color-scheme" content="light dark"><meta name="robots" content="noindex">'
+        f'<link rel="icon" href="data:,"><title>{text(report.title)}</title>'
         f"<style>{STYLE.read_text()}</style></head>"
     )
     made = local_time(report.made_at)
@@ -158,7 +159,7 @@ def _night(report: Report) -> str:
     if night.crashes:
         legend += '<span><i class="l"></i>crash</span>'
     if night.cost is not None and night.cost.jumps:
-        legend += '<span><i class="s"></i>money lost: charged, because it may have been spent</span>'
+        legend += '<span><i class="s"></i>lost: spent, or perhaps spent, by attempts that were cut off</span>'
     return f'<div class="plots">{drawn}</div>' + (f'<p class="legend">{legend}</p>' if legend else "")
 
 
@@ -184,18 +185,18 @@ def _outlier_table(
     last: str = "attempts",
 ) -> str:
     body = [[text(one.key, 120) + _state(one), *map(escape, cells(one))] for one in rows]
-    return f'<div class="card table"><h3>{title}</h3>{_table(["item", value, last], body, numbers=2)}</div>'
+    return f'<div class="card table"><h3>{title}</h3>{_table(["item", value, last], body, long=0)}</div>'
 
 
 def _state(one: Outlier) -> str:
     return f' <span class="more">{escape(one.state)}</span>' if one.state != "done" else ""
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: int = 0) -> str:
-    """`rows` are HTML; the last columns are `numbers`."""
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, long: int) -> str:
+    """`rows` are HTML. The column `long` has the words, which may be wrapped; the others are numbers."""
 
     def classes(n: int) -> str:
-        return ' class="num"' if n >= len(heads) - numbers else ""
+        return ' class="long"' if n == long else ' class="num"' if long == 0 else ""
 
     head = "".join(f"<th{classes(n)}>{escape(name)}</th>" for n, name in enumerate(heads))
     body = "".join(
@@ -209,7 +210,7 @@ def _record(report: Report) -> str:
     rows = list(_launch_rows(report.launches))
     left = len(report.launches) - len(rows)
     more = f'<p class="more">and {left:,} launches before these</p>' if left > 0 else ""
-    table = _table(["launch", "from", "to", "settled", "how it ended"], rows)
+    table = _table(["launch", "from", "to", "settled", "how it ended"], rows, long=4)
     return f'<dl class="card facts">{facts}</dl><div class="card table">{table}{more}</div>'
 
 

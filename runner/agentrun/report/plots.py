@@ -217,7 +217,7 @@ def _cost(night: Night, cost: Curve, budget: float | None) -> Figure:
     is_near = budget is not None and budget <= max(4 * total, 1e-9)
     lost = sum(cost.jumps.values())
     words = format_cost(total) + (f" of {format_cost(budget)}" if budget is not None else "")
-    words += f", {format_cost(lost)} of it lost" if lost > 1e-6 else ""
+    words += f", {format_cost(lost)} of it lost to attempts that were cut off" if lost > 1e-6 else ""
     plot = _timed(night, max(total, budget if is_near and budget is not None else 0.0), _money_label)
     plot.curve(cost, "cost")
     if is_near and budget is not None:

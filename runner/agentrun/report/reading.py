@@ -7,7 +7,6 @@ from pathlib import Path
 from shlex import quote
 
 from agentrun.errors import CheckpointError, ItemsError, LaterError, UsageError
-from agentrun.money.budget import lost_words
 from agentrun.money.usage import format_cost, format_tokens
 from agentrun.report.advice import Commands, advise, describe, judge
 from agentrun.report.launches import launches_of
@@ -207,8 +206,7 @@ def _facts(known: KnownJob, view: JobView, tally: Tally, number: int) -> Iterato
     refused = f"{tally.refused:,}, each repeated without using up a retry" if tally.refused else "none"
     yield "Refusals", refused
     yield "Tokens", format_tokens(view.usage) if view.tokens else "none reported"
-    lost = lost_words(view.usage.as_json())
-    yield "Lost in crashes", lost or "nothing"
+    yield "Lost in crashes", _lost(view)
     if view.versions:
         each = [f"{count:,} by version {clean(name, limit=40)}" for name, count in view.versions.items()]
         more = f", and {len(each) - _VERSIONS_SHOWN:,} more versions" if len(each) > _VERSIONS_SHOWN else ""
@@ -218,6 +216,20 @@ def _facts(known: KnownJob, view: JobView, tally: Tally, number: int) -> Iterato
     if output := _output(known, view):
         yield "Results", clean(output, limit=400)
     yield "Run", f"{number}, {view.run_id}" if number else view.run_id
+
+
+def _lost(view: JobView) -> str:
+    """What was paid, or may have been paid, for attempts that left no result."""
+    usage, words = view.usage, []
+    if usage.lost:
+        words.append(f"{format_cost(usage.lost)}, charged because it may have been spent")
+    elif usage.may_be_lost:
+        words.append(f"perhaps {format_cost(usage.may_be_lost)} more than the cost that was reported")
+    elif tokens := usage.lost_tokens + usage.may_be_lost_tokens:
+        words.append(f"perhaps {tokens:,.0f} tokens")
+    if usage.unrecorded is not None and usage.unrecorded.cost:
+        words.append(f"{format_cost(usage.unrecorded.cost)} spent by attempts that were cut off")
+    return "; ".join(words) or "nothing"
 
 
 def _output(known: KnownJob, view: JobView) -> str:

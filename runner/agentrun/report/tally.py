@@ -136,7 +136,7 @@ class Tally:
             if value <= 0 and start is None:
                 start = n
             elif value > 0 and start is not None:
-                if n - start >= 3:
+                if n - start >= SLICES // 60:
                     found.append((self.began + start * self.width, self.began + n * self.width))
                 start = None
         return found
