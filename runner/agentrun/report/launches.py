@@ -35,6 +35,8 @@ def launches_of(
             continue
         began = logged.began if logged is not None else tally.began if tally is not None else 0.0
         ends = [one.ended for one in (logged, tally) if one is not None and one.ended]
+        if logged is not None and logged.reason is not None:
+            ends = [logged.ended]
         how, is_crash = _how(view, logged, is_last=number == last)
         ended = seconds_of(view.updated_at) if is_crash and number == last else max(ends, default=began)
         found.append(LaunchFacts(number, began, ended, tally.settled if tally is not None else 0, how, is_crash))

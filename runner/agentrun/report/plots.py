@@ -208,7 +208,8 @@ def _seconds(seconds: Sequence[float]) -> Figure:
     first, last = round(bars[0][0]), round(bars[-1][1])
     step = max(1, math.ceil((last - first) / 7))
     for exponent in range(first, last + 1, step):
-        plot.text(plot.x(exponent), HEIGHT - 8, _short(2.0**exponent), anchor="middle")
+        x = plot.x(exponent)
+        plot.text(x, HEIGHT - 8, _short(2.0**exponent), anchor="end" if x > WIDTH - 25 else "middle")
     return Figure("Seconds per item", f"{words}; each tick is twice the last", plot.svg(f"Seconds per item: {words}"))
 
 
@@ -232,7 +233,7 @@ def ticks_to(top: float) -> list[float]:
     """Round numbers from 0 to at least `top`."""
     if top <= 0:
         return [0.0, 1.0]
-    step = 10.0 ** math.floor(math.log10(top / 2))
+    step = 10.0 ** math.floor(math.log10(top / 4))
     step *= next(many for many in (1, 2, 2.5, 5, 10) if top / (step * many) <= 4.001)
     return [n * step for n in range(math.ceil(round(top / step, 6)) + 1)]
 

@@ -14,6 +14,7 @@ from agentrun.money.budget import Totals
 from agentrun.money.usage import Usage
 from agentrun.store.port import HistoryEvent
 from agentrun.values.clock import time_text
+from agentrun.views.finding import KnownJob
 from unit.made import Made
 
 BEGAN = 1_794_866_640.0
@@ -38,11 +39,13 @@ class Invoices(Made):
         plain = [f"invoices/2026-{n:04}.txt" for n in range(200 - len(keys))]
         run = {"concurrency": 8, "budget": 4.0}
         super().__init__(base, [*keys, *plain], name="invoices", run=run, **values)
+        self.known = KnownJob("invoices", self.store, self.job)
+        self.checkpoint.job = "invoices"
         self.random = random.Random(7)
         self.cost = cost
         self.spent = Usage()
         self.lost = 0.31
-        self.failing = [n for n in range(200) if n % 25 == 7][:8] + [n for n in range(200) if n % 26 == 5][:7] + [9, 109, 187]
+        self.failing = [*range(7, 200, 25), *range(16, 180, 25), 9, 109, 187]
         self.waiting_rows = [30, 90, 150]
 
     def play(self) -> Invoices:
@@ -84,7 +87,9 @@ class Invoices(Made):
         about: dict[str, Any] = {"at": at, "seconds": round(seconds, 2), "usage": usage, "launch": launch, "run": 1}
         about["agent"] = "2ed1773ad354" if launch == 1 else "6b354c6f03cd"
         if n % 17 == 4:
-            first = Try(launch=launch, number=1, at=at, seconds=seconds / 3, cause=f"Retry: 503 from the model, request {n}")
+            first = Try(
+                launch=launch, number=1, at=at, seconds=seconds / 3, cause=f"Retry: 503 from the model, request {n}"
+            )
             about["tries"] = [first, Try(launch=launch, number=2, at=at + seconds / 2, seconds=seconds / 2)]
         if n % 20 == 11:
             about["refused"] = 3
