@@ -209,7 +209,7 @@ def _seconds(seconds: Sequence[float]) -> Figure:
     step = max(1, math.ceil((last - first) / 7))
     for exponent in range(first, last + 1, step):
         x = plot.x(exponent)
-        plot.text(x, HEIGHT - 8, _short(2.0**exponent), anchor="end" if x > WIDTH - 25 else "middle")
+        plot.text(x, HEIGHT - 8, _round(2.0**exponent), anchor="end" if x > WIDTH - 25 else "middle")
     return Figure("Seconds per item", f"{words}; each tick is twice the last", plot.svg(f"Seconds per item: {words}"))
 
 
@@ -261,6 +261,13 @@ def _count_label(value: float) -> str:
 
 def _money_label(value: float) -> str:
     return f"${value:,.0f}" if value >= 100 else f"${value:.4g}"
+
+
+def _round(seconds: float) -> str:
+    """A time for an axis, where there is little room: 4s, 17m, 1.1h."""
+    if seconds < 60:
+        return _short(seconds)
+    return f"{seconds / 60:.0f}m" if seconds < 3600 else f"{seconds / 3600:.2g}h"
 
 
 def _short(seconds: float) -> str:
