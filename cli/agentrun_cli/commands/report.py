@@ -21,7 +21,7 @@ def report(
     ] = None,
     state_dir: flags.StateDir = None,
 ) -> None:
-    """Write a report of the run: what to do next, failures, questions, plots.
+    """Write a report: what to do next, failures, questions, plots.
 
     One HTML file that needs nothing else, to open or to send; or Markdown.
 
