@@ -242,24 +242,42 @@ def _run(ready: Ready, store: Store, asked: Asked, options: Options, *, every_se
             summary = loop.run(main)
     except Exception as error:
         if ready.notices is not None:
-            _report(ready.notices.tell_error(error, store, seconds=time.monotonic() - began), job)
+            _say_undelivered(ready.notices.tell_error(error, store, seconds=time.monotonic() - began), job)
         is_later = isinstance(error, AgentrunError) and error.exit_code in (74, 75)
         if is_later and not isinstance(error, BusyError) and _is_unfinished(store):
             assert isinstance(error, AgentrunError)
             error.resume_with = f"agentrun resume {how_to_name(job.name, store.folder, asked)}"
+        if not isinstance(error, BusyError):
+            _write_report(job, store, asked)
         raise
     seconds = time.monotonic() - began
     _end(summary, job, store, asked, seconds, is_resume=options.resume)
+    _write_report(job, store, asked)
     if ready.notices is not None:
-        _report(ready.notices.tell_end(summary, seconds=seconds), job)
+        _say_undelivered(ready.notices.tell_end(summary, seconds=seconds), job)
     return summary
 
 
-def _report(deliveries: Sequence[Delivery], job: Job) -> None:
+def _say_undelivered(deliveries: Sequence[Delivery], job: Job) -> None:
     """Say which notices were not sent, also with -q: somebody waits for them."""
     for one in deliveries:
         if one.problem:
             console.say(console.clean(f"{job.name}: notice to {one.to} {one.problem}", limit=1000))
+
+
+def _write_report(job: Job, store: Store, asked: Asked) -> None:
+    """The report that the job file asks for. One that cannot be written does not change the exit code."""
+    if job.report is None:
+        return
+    from agentrun.report.writing import report_after
+    from agentrun.views.finding import KnownJob
+
+    known = KnownJob(job.name, store, job, command_name=how_to_name(job.name, store.folder, asked))
+    path, problem = report_after(job, known, here=console.HERE)
+    if problem:
+        console.say(f"{job.name}: the report could not be written: {console.clean(problem, limit=1000)}")
+    elif path is not None and not asked.given.get("quiet"):
+        console.say(f"  report:       {console.shown_path(path)}")
 
 
 def _is_unfinished(store: Store) -> bool:

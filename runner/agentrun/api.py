@@ -27,12 +27,13 @@ from agentrun.outputs.results import result_line
 from agentrun.store.port import Catalogue, Store
 from agentrun.values.text import clean
 from agentrun.views.causes import CauseGroup, group_failures
+from agentrun.views.finding import KnownJob
 from agentrun.views.giving_up import given_up
 from agentrun.views.item import ItemView
 from agentrun.views.listing import read_items
 from agentrun.watching import open_view
 
-_TOP_VALUES = ["output", "version", "isolation", "env_file", "needs_env", "carry", "params", "prices"]
+_TOP_VALUES = ["output", "report", "version", "isolation", "env_file", "needs_env", "carry", "params", "prices"]
 _OPTIONS = ["fresh", "rerun", "limit", "only", "pilot", "failed", "allow_gone"]
 _OPTIONS += ["accept_edits", "overwrite", "forget_steps"]
 _NOT_DONE = ("failed", "skipped", "waiting")
@@ -312,7 +313,18 @@ class _Launching:
                 )
         finally:
             self._give_environment_back()
+            self._report()
         return self._summary(summary)
+
+    def _report(self) -> None:
+        """Write the report that the job asks for, also after a launch that ended with an error."""
+        if self.job.report is None or self.launch is None:
+            return
+        from agentrun.report.writing import report_after
+
+        _, problem = report_after(self.job, KnownJob(self.job.name, self.store, self.job))
+        if problem:
+            warnings.warn(f"{self.job.name}: the report could not be written: {clean(problem)}", stacklevel=2)
 
     def _give_environment_back(self) -> None:
         """The variables were the agent's, and this process is somebody else's."""

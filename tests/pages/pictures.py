@@ -17,13 +17,16 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
+from needs import find_program
 from pages.page import REPOSITORY
 from pages.shell import reader_environment
 from waiting import eventually
@@ -211,7 +214,36 @@ def live(screen: Screen, work: Path) -> list[str]:
 SESSIONS = {"kill-and-resume": kill_and_resume, "live": live, "status": status, "plan": plan}
 
 
+def report() -> None:
+    """The report of a night, as a browser shows it. Its times are fixed, so that it is the same every time."""
+    from playwright.sync_api import sync_playwright
+
+    from agentrun.report.page import html_page
+    from agentrun.report.reading import read_report
+    from unit.report.night import BEGAN, Invoices
+
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    with tempfile.TemporaryDirectory(prefix="agentrun-pictures-") as folder, sync_playwright() as playwright:
+        made = read_report(Invoices(Path(folder)).play().known, here=Path("/home/you/invoices"))
+        page = Path(folder) / "report.html"
+        page.write_text(html_page(replace(made, made_at=BEGAN + 36_000)))
+        browser = playwright.chromium.launch(executable_path=find_program("chromium"), args=["--no-sandbox"])
+        shown = browser.new_page(viewport={"width": 900, "height": 600}, color_scheme="light")
+        shown.goto(page.as_uri())
+        # Two parts of the page: its beginning, and the plots.
+        for name, selector in (("report", "header, #next"), ("report-night", "#night")):
+            boxes = [one.bounding_box() for one in shown.query_selector_all(selector)]
+            top = min(box["y"] for box in boxes if box)
+            bottom = max(box["y"] + box["height"] for box in boxes if box)
+            clip = {"x": 0, "y": max(top - 16, 0), "width": 900, "height": bottom - max(top - 16, 0) + 20}
+            shown.screenshot(path=PICTURES / f"{name}.png", clip=clip, full_page=True)  # type: ignore[arg-type]
+            print(f"{name}.png")
+        browser.close()
+
+
 def main() -> None:
+    report()
     PICTURES.mkdir(exist_ok=True)
     for name, play in SESSIONS.items():
         with tempfile.TemporaryDirectory(prefix="agentrun-pictures-") as folder:

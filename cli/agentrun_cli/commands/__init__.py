@@ -1,7 +1,7 @@
 """The commands, a file each: their names, in the order of the help."""
 
 COMMANDS = (
-    "start", "resume", "try", "status", "stop", "items", "show", "log", "failures", "results", "runs",
+    "start", "resume", "try", "status", "stop", "items", "show", "log", "failures", "results", "report", "runs",
     "diff", "review", "answer", "redo", "edit", "skip", "notify", "repair", "clear", "init", "completion",
 )  # fmt: skip
 INSIDE = ("step", "ask", "usage")

@@ -11,7 +11,7 @@ from typing import Any
 
 from agentrun.errors import JobError
 from agentrun.job.fields import AGENTS, KINDS, Layer, Value, Values
-from agentrun.job.job import STANDARD_INPUT, Empty, Isolation, ItemsKind, ItemsSpec, Job, Parse
+from agentrun.job.job import STANDARD_INPUT, Empty, Isolation, ItemsKind, ItemsSpec, Job, Parse, default_report
 from agentrun.job.money import read_budget, read_prices, read_token_budget
 from agentrun.job.notify import read_notify
 from agentrun.job.output import ITEM_NAMES, RUN_NAMES, OutputTemplate
@@ -81,6 +81,7 @@ def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default
         isolation=values.choice("isolation", _ISOLATIONS),
         params=params,
         output=_output(values, texts, name=name, base=base, items=items),
+        report=_report(values, texts, name=name),
         env_file=values.text("env_file", 'write a path such as ".env"'),
         needs_env=_needs_env(values),
         carry=carry,
@@ -385,6 +386,20 @@ def _output(values: Values, texts: Mapping[str, str], *, name: str, base: Path, 
             f"write them to a folder of their own"
         )
     return output.text
+
+
+def _report(values: Values, texts: Mapping[str, str], *, name: str) -> str | None:
+    value = values.get("report")
+    if value is None or value.found is False:
+        return None
+    if value.found is True:
+        return default_report(name)
+    values.text("report", 'write true, or a path such as "reports/{date}.html"')
+    params = {key: text for key, text in texts.items() if key not in RUN_NAMES}
+    report = _fill(value, params, keep=RUN_NAMES)
+    if not report.lower().endswith((".html", ".htm", ".md", ".markdown")):
+        raise value.wants('write a path that ends in .html, or in .md for Markdown, such as "reports/{date}.html"')
+    return report
 
 
 def _same(base: Path, pattern: str, output: str) -> bool:

@@ -14,8 +14,8 @@ from agentrun.values.text import quoted
 
 TOP = (
     "name", "agent", "command", "prompt", "model", "system", "schema", "base_url", "max_output_tokens", "temperature",
-    "output", "parse", "serve", "version", "isolation", "env_file", "needs_env", "carry", "params", "items", "run",
-    "prices", "notify",
+    "output", "report", "parse", "serve", "version", "isolation", "env_file", "needs_env", "carry", "params", "items",
+    "run", "prices", "notify",
 )  # fmt: skip
 ITEMS = ("files", "jsonl", "csv", "lines", "key", "exclude")
 KINDS = ("files", "jsonl", "csv", "lines", "python")

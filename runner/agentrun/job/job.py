@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from agentrun.job.notify import Notify
 from agentrun.job.output import OutputTemplate
+from agentrun.values.templates import escape, fill
 from agentrun.values.units import NONE_ALLOWED, Allowance, ModelPrice, Rate
 from agentrun.values.until import Until
 
@@ -19,6 +20,11 @@ Isolation = Literal["process", "thread"]
 Parse = Literal["text", "json"]
 Empty = Literal["warn", "fail", "allow"]
 STANDARD_INPUT = "-"
+
+
+def default_report(name: str) -> str:
+    """The template of a report's path where none is given."""
+    return f"{escape(name)}.report.html"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +83,8 @@ class Job:
     params: Mapping[str, Any]
     output: str
     """A template (`OutputTemplate`): `{date}`, `{run_id}`, `{key}` and `{index}` are still in it."""
+    report: str | None = None
+    """A template like `output`: where the report is written after every launch; None: nowhere."""
     env_file: str | None = None
     needs_env: tuple[str, ...] = ()
     carry: bool = False
@@ -133,6 +141,10 @@ class Job:
         if self.output_template.form == "folder":
             return output
         return output.with_name(f"{output.stem}.partial{output.suffix}")
+
+    def report_path(self, *, run_id: str, date: str) -> Path:
+        """Where the report goes; the same name beside the job where the job file says nothing."""
+        return self.base / fill(self.report or default_report(self.name), {"run_id": run_id, "date": date})
 
     def identity(self) -> dict[str, Any]:
         """The values that may not change under one name while a run is unfinished."""

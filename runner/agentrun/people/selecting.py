@@ -122,9 +122,12 @@ def select_from_source(known: KnownJob, selection: Selection, *, spool: Path | N
 
 def is_of_cause(view: ItemView, text: str) -> bool:
     """Whether it failed for this cause, as a list of failures shows it. A part of the words is enough, in any case."""
-    if view.state != "failed":
-        return False
-    cause, said = _UNSEEN.sub(" ", view.cause), _UNSEEN.sub(" ", text).strip()
+    return view.state == "failed" and means_cause(text, view.cause)
+
+
+def means_cause(text: str, cause: str) -> bool:
+    """Whether somebody who writes `text` means this cause of a failure."""
+    cause, said = _UNSEEN.sub(" ", cause), _UNSEEN.sub(" ", text).strip()
     shape, meant = cause_shape(cause).casefold(), cause_shape(said.rstrip(VARIES)).casefold()
     is_cut = said.endswith(VARIES)
     # A whole message means all that differ only in numbers and names: the items of one heading.

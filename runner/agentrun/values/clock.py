@@ -64,3 +64,19 @@ def local_clock(text: str) -> str:
         return f"{datetime.fromisoformat(text).astimezone():%H:%M}"
     except ValueError:
         return text
+
+
+def seconds_of(text: str) -> float:
+    """Seconds since 1970 of `text`, a time as `now_text` writes it; 0 if it cannot be read."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def local_time(seconds: float) -> datetime:
+    """Seconds since 1970 as a time of the machine's zone; what is no time is 1970."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).astimezone()
+    except (OverflowError, OSError, ValueError):
+        return datetime.fromtimestamp(0, UTC).astimezone()

@@ -135,6 +135,13 @@ def view_job(store: Store, name: str) -> JobView:
         return JobView(name, "damaged", store.folder, problem=error.message)
 
 
+def view_run(store: Store, name: str, run_id: str) -> JobView:
+    """A run of the job that has ended. CheckpointError if its records are not kept."""
+    with store.reader(run_id=run_id) as reader:
+        assert reader.summary is not None
+        return _ended(reader, reader.summary, name, store.folder)
+
+
 def list_jobs(catalogue: Catalogue) -> list[JobView]:
     """All jobs that are known there, by name. One that others could tamper with is not read, and does not hide the
     others."""

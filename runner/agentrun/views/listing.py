@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from agentrun.item import Item
     from agentrun.job.job import Job
 
+Note = Callable[[int, Record], None]
+
 
 def read_items(store: Store, job: Job | None = None, *, states: Collection[str] | None = None) -> Iterator[ItemView]:
     """The items of the current run, or of the last one that ended, in item order; see `open_listing`."""
@@ -34,11 +36,11 @@ def read_items(store: Store, job: Job | None = None, *, states: Collection[str] 
         yield from listing.items(states)
 
 
-def open_run_listing(store: Store, run_id: str) -> Listing:
+def open_run_listing(store: Store, run_id: str, *, note: Note | None = None) -> Listing:
     """The items of a run that ended, as its records have them. CheckpointError if those are not kept."""
     reader = store.reader(run_id=run_id)
     try:
-        listing = Listing(reader)
+        listing = Listing(reader, note)
         assert reader.summary is not None
         _show_ended(listing, store, None, reader.summary)
         return listing
@@ -47,15 +49,17 @@ def open_run_listing(store: Store, run_id: str) -> Listing:
         raise
 
 
-def open_listing(store: Store, job: Job | None = None) -> Listing:
+def open_listing(store: Store, job: Job | None = None, *, note: Note | None = None) -> Listing:
     """The items of the current run, or of the last one that ended, as they are at this moment.
 
     With the job they are those of its source now, in its order, also those without a record; a record whose item has
     changed since does not count. Without it they are those on record. A source that cannot be read raises here.
+
+    `note` is given every record with its row, in the one pass over them, also those that no longer count.
     """
     reader = store.reader()
     try:
-        listing = Listing(reader)
+        listing = Listing(reader, note)
         if reader.checkpoint is not None:
             _show_unfinished(listing, store, job, reader.checkpoint)
         elif reader.summary is not None:
@@ -128,8 +132,9 @@ class Listing:
     Close it, or use `with`.
     """
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, note: Note | None = None) -> None:
         self.reader = reader
+        self._told = note
         self.note = ""
         """Why the items may differ from those of the source, if they do."""
         self._ledger = Ledger()
@@ -226,6 +231,10 @@ class Listing:
                 found[record.key][record.name] = None
         return {key: list(names) for key, names in found.items()}
 
+    def is_listed(self, row: int) -> bool:
+        """Whether the row that `note` was given is one of the items."""
+        return self._ledger.is_listed(row)
+
     def has_steps(self, view: ItemView) -> bool:
         """Whether it is unfinished and remembers steps or answers."""
         return self._ledger.find(key_digest(view.key)) in self._ledger.steps
@@ -264,6 +273,8 @@ class Listing:
             row = self._ledger.apply(ref, record)
             if chain is not None:
                 chain.note(row, record)
+            if self._told is not None:
+                self._told(row, record)
         self._recorded_at = self._ledger.positions[: self._ledger.rows]
 
     def follow_records(self, running: Mapping[str, Running]) -> None:
