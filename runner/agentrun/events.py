@@ -190,7 +190,9 @@ class Ended:
     """Why the run is not complete, or the error that ended the launch; empty after clean completion."""
 
 
-Event = Planned | Began | Retrying | Progressed | Settled | Failed | Asked | Stopping | Waiting | Warned | Ended
+Event = (
+    Planned | Began | Retrying | Progressed | Settled | Failed | Asked | Pausing | Stopping | Waiting | Warned | Ended
+)
 Watcher = Callable[[Event], None]
 
 

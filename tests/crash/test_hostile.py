@@ -221,6 +221,9 @@ class Returns:
     async def start(self) -> None:
         pass
 
+    async def rest(self) -> None:
+        pass
+
     async def close(self) -> None:
         pass
 

@@ -53,6 +53,8 @@ def test_another_executor_is_one_more_entry(bench: Bench) -> None:
         async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
             return Outcome("done")
 
+        async def rest(self) -> None: ...
+
         async def close(self) -> None: ...
 
     def open_elsewhere(job: Job, agent: Agent, setting: Setting) -> Executor:
