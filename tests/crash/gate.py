@@ -5,6 +5,9 @@
 Each seeded bug goes into its own copy of the library, and the tests that must catch it run against that copy. Only a
 failed assertion counts as a catch: a timeout or another error says nothing about the bug. First the same tests run
 against an unchanged copy, and must pass.
+
+Some bugs show only when a kill or a signal comes at the right moment. What was missed is therefore tried again, at most
+twice, and the line says so.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crash import noticing
@@ -27,6 +30,7 @@ from crash.workload import tmpfs
 ROOT = Path(__file__).parent.parent.parent
 AT_ONCE = 2
 HANGS_SECONDS = 300
+TRIES = 3
 WITHOUT = Mutant(
     "(no bug: all these tests pass)", "", "", "", tuple(dict.fromkeys(t for m in MUTANTS for t in m.tests))
 )
@@ -40,13 +44,28 @@ class Verdict:
     trouble: str
     """Why that is no catch: the tests did not run, or failed without a failed assertion."""
     seconds: float
+    tries: int = 1
 
     @property
     def is_right(self) -> bool:
         return not self.trouble and bool(self.caught_by) == (self.mutant is not WITHOUT)
 
+    def __str__(self) -> str:
+        said = self.caught_by or ("-" if self.mutant is WITHOUT else "NOTHING CAUGHT IT")
+        again = f" (try {self.tries})" if self.tries > 1 else ""
+        trouble = f"  {self.trouble}" if self.trouble else ""
+        return f"{self.seconds:5.1f} s  {said}{again}{trouble}"
+
 
 def judge(mutant: Mutant) -> Verdict:
+    """The verdict on a bug: of the first try that caught it, or of the last."""
+    verdict = _judge_once(mutant)
+    while not verdict.is_right and mutant is not WITHOUT and verdict.tries < TRIES:
+        verdict = replace(_judge_once(mutant), tries=verdict.tries + 1)
+    return verdict
+
+
+def _judge_once(mutant: Mutant) -> Verdict:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="agentrun-gate-", dir=tmpfs()) as folder:
         copy = Path(folder) / "agentrun"
@@ -61,9 +80,9 @@ def judge(mutant: Mutant) -> Verdict:
 
 
 def _run_tests(tests: tuple[str, ...], folder: Path, environ: dict[str, str]) -> tuple[str, str]:
-    """The first test that failed, and what is wrong with that as a catch."""
+    """The first test with a failed assertion; without one, what is wrong with those that failed otherwise."""
     report = folder / "failures.jsonl"
-    options = ["-x", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    options = ["-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist"]
     options += ["-p", "crash.noticing", "-o", f"timeout={HANGS_SECONDS}"]
     run = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *tests],
@@ -86,8 +105,10 @@ def _run_tests(tests: tuple[str, ...], folder: Path, environ: dict[str, str]) ->
     failures = noticing.read(report)
     if run.returncode != 1 or not failures:
         return "", f"pytest exited with {run.returncode}: {run.stdout[-2000:]}"
-    first = failures[0]
-    return first.test.rpartition("/")[2], "" if first.is_assertion else f"no assertion failed, but: {first.message}"
+    for failure in failures:
+        if failure.is_assertion:
+            return failure.test.rpartition("/")[2], ""
+    return failures[0].test.rpartition("/")[2], f"no assertion failed, but: {failures[0].message}"
 
 
 def run_gate(names: list[str]) -> bool:
@@ -103,13 +124,13 @@ def run_gate(names: list[str]) -> bool:
         verdicts = []
         for verdict in pool.map(judge, chosen):
             verdicts.append(verdict)
-            said = verdict.caught_by or ("-" if verdict.mutant is WITHOUT else "NOTHING CAUGHT IT")
-            trouble = f"  {verdict.trouble}" if verdict.trouble else ""
-            print(f"{verdict.mutant.name:{width}}  {verdict.seconds:5.1f} s  {said}{trouble}", flush=True)
+            print(f"{verdict.mutant.name:{width}}  {verdict}", flush=True)
     wrong = [verdict for verdict in verdicts if not verdict.is_right]
     caught = sum(verdict.is_right for verdict in verdicts if verdict.mutant is not WITHOUT)
     seeded = sum(mutant is not WITHOUT for mutant in chosen)
     print(f"{caught} of {seeded} seeded bugs caught, in {time.monotonic() - began:.0f} s")
+    for verdict in wrong:
+        print(f"WRONG: {verdict.mutant.name}  {verdict}")
     return not wrong
 
 

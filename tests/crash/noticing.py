@@ -1,4 +1,4 @@
-"""A pytest plugin for the gate: writes down each failure, and whether an assertion failed."""
+"""A pytest plugin for the gate: writes down each failure, and ends the run at the first failed assertion."""
 
 from __future__ import annotations
 
@@ -38,3 +38,5 @@ def pytest_exception_interact(node: pytest.Item | pytest.Collector, call: pytest
     )
     with open(os.environ[VARIABLE], "a", encoding="utf-8") as report:
         report.write(json.dumps(asdict(noticed)) + "\n")
+    if noticed.is_assertion:
+        node.session.shouldfail = "an assertion failed"

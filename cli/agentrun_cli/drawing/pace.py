@@ -7,7 +7,7 @@ from collections import deque
 from agentrun.events import Progress
 
 SHOWN_SECONDS = 60.0
-"""The rate that is shown is that of the last minute."""
+"""The view shows the rate of the last minute."""
 TRUSTED_SECONDS = 600.0
 """The time left is told from a longer time: items that take minutes settle in bursts."""
 LEAST_SECONDS = 1.0

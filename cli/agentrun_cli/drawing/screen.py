@@ -1,7 +1,7 @@
 """A few lines at the end of the terminal that are drawn again in place.
 
 **Between two drawings the cursor is in an empty line above them, where the next line that stays is to be printed.** A
-terminal that is made lower drops what is below the cursor; one that is made narrower breaks long lines anew, and moves
+terminal that loses lines drops what is below the cursor; one that becomes narrower wraps long lines again, and moves
 as many lines from its top into its history. Either way, what is to be erased is what follows the cursor, as long as
 the cursor's own line is not among those that were moved. With the cursor below the lines one would have to know how the
 terminal has broken them, and lines that it has moved off its top could never be erased.

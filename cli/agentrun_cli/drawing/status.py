@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shown:
-    """Which jobs to show. Each call reads them anew."""
+    """Which jobs to show. Each call reads them from disk again."""
 
     known: KnownJob | None = None
     """The one job to show in detail."""
