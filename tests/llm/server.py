@@ -2,7 +2,7 @@
 
 What it does is said in the prompt, by marks such as `<<429 after=2 times=1>>`: `times` is how many requests with
 the same text it concerns (all, without it). Marks: `400`, `401`, `403`, `404`, `429` (`after=` seconds), `500`,
-`quota429`, `quota400`, `slow` (`seconds=`), `cut` (the connection ends within the body), `malformed`, `length`,
+`503`, `quota429`, `quota400`, `slow` (`seconds=`), `cut` (the connection ends within the body), `malformed`, `length`,
 `filter`, `refusal`, `empty`, `nousage`, `echo` (the key is in an error). `key=…` in the prompt says whose request it
 is.
 """
@@ -28,6 +28,7 @@ _ERRORS: dict[str, tuple[int, str, str, str | None]] = {
     "403": (403, "You may not use this.", "permission_error", None),
     "404": (404, "The model `nope` does not exist.", "invalid_request_error", "model_not_found"),
     "429": (429, "Rate limit reached.", "requests", "rate_limit_exceeded"),
+    "503": (503, "Loading model", "unavailable_error", None),
     "500": (500, "The server had an error.", "server_error", None),
     "quota429": (429, "You exceeded your current quota.", "insufficient_quota", "insufficient_quota"),
     "quota400": (400, "Your credit balance is too low.", "invalid_request_error", None),
@@ -218,7 +219,10 @@ def count_simply(asked: Asked) -> tuple[int, int]:
 
 @contextmanager
 def serve(
-    answer: Callable[[Asked], str] = answer_simply, tokens: Callable[[Asked], tuple[int, int]] = count_simply
+    answer: Callable[[Asked], str] = answer_simply,
+    tokens: Callable[[Asked], tuple[int, int]] = count_simply,
+    *,
+    port: int = 0,
 ) -> Iterator[LlmServer]:
     """A server while the block runs; its `url` is what `base_url` wants."""
     llm = LlmServer(answer, tokens)
@@ -262,7 +266,7 @@ def serve(
         def handle_error(self, request: Any, client_address: Any) -> None:
             """A client that was killed resets its connection."""
 
-    httpd = Server(("127.0.0.1", 0), Handler)
+    httpd = Server(("127.0.0.1", port), Handler)
     llm.url = f"http://127.0.0.1:{httpd.server_address[1]}/v1"
     thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from agentrun.agents.attempt import Outcome
 from agentrun.agents.failure import Failure, Place
+from agentrun.agents.servers import unreached_server
 from agentrun.errors import AgentSignal, Retry, Skip, Stop
 from agentrun.system.shortage import SHORTAGE, lacking, lacking_in_process
 from agentrun.values.json import NotJson
@@ -56,15 +57,17 @@ def failure_from(error: BaseException) -> Failure:
         message = f"{message} ({lack})"
     source = _try(lambda: _with_status(error), error)
     types = list(dict.fromkeys([*_type_names(type(error)), *_type_names(type(source))]))
+    status, asked = _try(lambda: _status(source), None), _try(lambda: _retry_after(source), None)
     return Failure(
         "exception",
         message,
         types=tuple(types),
         traceback=trace,
         raised=_try(lambda: _raised_at(error), None),
-        status=_try(lambda: _status(source), None),
+        status=status,
         code=SHORTAGE if lack is not None else _try(lambda: _clip(_code(source), 200), ""),
-        retry_after_seconds=_try(lambda: _retry_after(source), None),
+        retry_after_seconds=asked,
+        server=_unreached(error, status, asked),
         resume_at=_try(lambda: _time_text(error.resume_at), None) if isinstance(error, Stop) else None,
     )
 
@@ -149,6 +152,12 @@ def _leaf(error: BaseException) -> tuple[BaseException, int]:
         return error, 0
     signals = [leaf for leaf in leaves if isinstance(leaf, AgentSignal)]
     return (signals or leaves)[0], len(leaves) - 1
+
+
+def _unreached(error: BaseException, status: int | None, asked: float | None) -> str:
+    if isinstance(error, AgentSignal):
+        return ""
+    return _try(lambda: _unicode(unreached_server(error, status=status, asked_wait=asked)), "")
 
 
 def _message(error: BaseException) -> str:

@@ -48,6 +48,8 @@ class Failure(Crossing, frozen=True, omit_defaults=True):
     resume_at: str | None = None
     raised: Place | None = None
     """The last line of the user's own code that it passed through; None if it passed through none."""
+    server: str = ""
+    """Host and port of the server, if none could be reached there, or it answered 503 and did not say for how long."""
 
     @property
     def cause(self) -> str:

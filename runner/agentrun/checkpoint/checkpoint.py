@@ -140,6 +140,8 @@ class Paused(Struct, omit_defaults=True, kw_only=True):
     at: str
     until: str
     reason: str
+    probes: bool = False
+    """Nobody knows when that passes: it is tried at that time, and any launch may try before."""
 
 
 class Checkpoint(Struct, kw_only=True):

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from os.path import exists, getsize
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentrun.agents.attempt import Attempt, Outcome
-from agentrun.agents.failure import EMPTY, Failure, Judgement, asked_wait, is_overload, is_refusal, judge
+from agentrun.agents.failure import EMPTY, Failure, asked_wait, is_overload, is_refusal, judge
 from agentrun.checkpoint.record import Record, Try
 from agentrun.checkpoint.remembered import Remembered
 from agentrun.errors import AgentrunError
@@ -23,8 +21,9 @@ from agentrun.job.job import Job
 from agentrun.launch.capped import refused, run_capped
 from agentrun.launch.channel import RunnerEnd
 from agentrun.launch.meters import Meters
+from agentrun.launch.outage import Outages
 from agentrun.launch.progress import ProgressReports
-from agentrun.launch.throttle import SPAN_SECONDS, Gate, Throttle
+from agentrun.launch.speed import Speed
 from agentrun.money.usage import Reported
 from agentrun.outputs.files import ItemFiles, ItemFilesError
 from agentrun.outputs.logs import DONE_BYTES, KEPT_BYTES, ItemLogs
@@ -37,29 +36,16 @@ if TYPE_CHECKING:
     from agentrun.runs.run import Run
 
 BACKOFF_SECONDS, BACKOFF_MOST_SECONDS = 1.0, 60.0
-SPEED_HOLDS_SECONDS = 600.0
-REFUSED_MOST = 20
-"""An item that was refused so often, while as many others were accepted, has failed."""
 SHORTAGE_WAITS = 3
 """How often an item waits, longer each time, for what the machine lacks while nothing else is running."""
-
-
-@dataclass(slots=True)
-class Refused:
-    """An item that was refused: how often, and how many attempts had been accepted before."""
-
-    accepted_before: int
-    count: int = 0
 
 
 class Attempts:
     """Runs the attempts of items.
 
     `commit` returns when a step is on disk, `recall` gives the records of the steps at some refs, `tell` is told how
-    fast it goes when that changes. `slots` is set before the first attempt.
+    fast it goes when that changes. `use` comes before the first attempt.
     """
-
-    slots: Slots
 
     def __init__(
         self,
@@ -92,25 +78,25 @@ class Attempts:
         self._watcher = watcher
         self._progress = ProgressReports(watcher)
         self._sleep = sleep
-        self._tell = tell
         self._clock = clock
-        self._began, self._done_before = clock(), run.ledger.counts["done"]
-        self.gate: Gate | None = None
-        """Where attempts wait since something was refused."""
-        self._refused: dict[int, Refused] = {}
-        """By row, of items that are not settled yet."""
+        self.speed = Speed(run, clock=clock, wall_clock=wall_clock, tell=tell)
+        self.outages = Outages(job.concurrency, in_order=bool(job.carry), clock=clock)
         self.unpriced: Reported | None = None
         """The first usage that has no price, and so cannot count towards the budget."""
         self._running = 0
         self._numbers: dict[int, tuple[int, int]] = {}
-        """By row, of items that were parked in this launch: their generation, and the number of their last attempt."""
+        """By row, of items that were parked or went back in this launch: their generation, and the number of their last
+        attempt. No two attempts have the same id."""
         self._stopping = asyncio.Event()
         self.meters: Meters | None = None
         if job.rate is not None or job.tokens is not None:
             self.meters = Meters(job, stops_within=self._stops_within, clock=wall_clock)
             self.meters.restore(run.context, died_with=len(run.checkpoint.running))
             run.keepers.append(self.meters)
-        self._wall_clock = wall_clock
+
+    def use(self, slots: Slots) -> None:
+        self._slots = self.speed.slots = slots
+        self.speed.restore()
 
     def stop(self) -> None:
         """Nothing is retried from here on: an item that would be goes back. Attempts in flight continue."""
@@ -121,7 +107,7 @@ class Attempts:
 
     async def settle(self, slot: int, work: Work) -> Ended:
         """Attempt the item until it is settled, or goes back. Cancelling ends the attempt in flight."""
-        run, row = self.run, work.row
+        run, speed, row = self.run, self.speed, work.row
         tries: list[Try] = []
         waits, in_turn, taken = 0, False, None
         generation = run.ledger.generations.get(row, 0)
@@ -130,6 +116,8 @@ class Attempts:
             run.purse.begin(row, before)
         if run.item_budget and (over := run.over_budget(work)):
             return refused(over, launch=self._launch, number=number + 1)
+        if self.outages.in_doubt and (has_failed := self.outages.resolve(row)) is not None:
+            return has_failed
         while True:
             remembered = None
             if run.ledger.steps and (refs := run.ledger.steps.get(row)):
@@ -139,12 +127,11 @@ class Attempts:
                 if (taken := await self.meters.enter()) is None:
                     return Ended("back")
                 work.doing = ""
-            if self.gate is not None and not await self.gate.enter(in_turn=in_turn):
+            if speed.gate is not None and not await speed.gate.enter(in_turn=in_turn):
                 if self.meters is not None:
                     self.meters.leave(taken or 0.0, None)
-                self._numbers[row] = (generation, number)
                 return Ended("back", gives_way=True)
-            number += 1
+            work.number = number = number + 1
             attempt = Attempt(
                 item=work.item,
                 generation=generation,
@@ -158,8 +145,8 @@ class Attempts:
                 log_path=self._log_paths[slot],
                 folder=self._folder,
             )
-            if self._refused and row in self._refused:
-                attempt.refused = self._refused[row].count
+            if speed.refused and row in speed.refused:
+                attempt.refused = speed.refused[row].count
             end = RunnerEnd(self, slot, work, attempt, remembered)
             at, began = round(time.time(), 3), self._clock()
             self._running += 1
@@ -167,8 +154,8 @@ class Attempts:
                 running = self._executor.run(attempt, end.answer)
                 outcome = await (running if end.is_over is None else run_capped(running, end.is_over))
             except BaseException:
-                if self.gate is not None:
-                    self.gate.leave(began, accepted=False)
+                if speed.gate is not None:
+                    speed.gate.leave(began, accepted=False)
                 raise
             finally:
                 self._running -= 1
@@ -189,10 +176,10 @@ class Attempts:
                 number -= 1
                 in_turn = is_overload(ended.failure)
                 continue
-            if self.gate is not None:
-                self.gate.leave(began, accepted=ended.kind in ("done", "waiting", "skipped"))
-                if row in self._refused:
-                    ended.refused = self._refused.pop(row).count
+            if speed.gate is not None:
+                speed.leave(row, ended, began)
+            if (ended.failure is not None or self.outages.server) and self._is_unreached(work, ended):
+                return ended if self.outages.is_suspect(row) else Ended("back", gives_way=True)
             if ended.kind == "done":
                 if outcome.made_files:
                     await self._publish(work, Path(attempt.work), ended)
@@ -211,12 +198,22 @@ class Attempts:
             elif not self._is_retried(ended):
                 if ended.kind == "waiting":
                     self._numbers[row] = (generation, number)
+                if ended.kind == "failed" and ended.failure is not None and ended.failure.server:
+                    self.outages.in_doubt[row] = ended
+                    return Ended("back", gives_way=True)
                 return ended
             if (why := await self._wait_for_retry(work, ended, len(tries) + waits)) is not None:
+                if self.outages.is_down and self.outages.is_suspect(row):
+                    return ended
                 return Ended("back", budget_reached=why)
 
+    def keep_number(self, work: Work) -> None:
+        """The item goes back: should this launch take it again, its attempts are not numbered from 1 again."""
+        if work.number:
+            self._numbers[work.row] = (self.run.ledger.generations.get(work.row, 0), work.number)
+
     def _last_number(self, row: int, generation: int) -> int:
-        """The number of the item's last attempt in this launch: one that was parked is not numbered from 1 again."""
+        """The number of the item's last attempt in this launch; 0 if there was none."""
         of_generation, number = self._numbers.pop(row, (generation, 0))
         return number if of_generation == generation else 0
 
@@ -256,59 +253,35 @@ class Attempts:
             work.doing = ""
         return self.run.purse.refusal(again=work.row)
 
-    # ---- refusals
+    # ---- refusals, and servers that are down
 
     async def _wait_after_refusal(self, slot: int, work: Work, ended: Ended, began: float) -> Ended | None:
         """What the item is asked to wait for; then None, or how it ends instead."""
-        assert ended.failure is not None
-        gate = self.gate or self._open_gate()
-        refused = self._refused.setdefault(work.row, Refused(gate.accepted))
-        refused.count += 1
-        asked = asked_wait(ended.failure)
-        seconds = gate.refuse(began, asked=asked, is_overload=is_overload(ended.failure))
         self._logs.empty(slot)
-        if refused.count >= REFUSED_MOST and gate.accepted - refused.accepted_before >= REFUSED_MOST:
-            ended.refused, ended.kind, ended.judgement = refused.count, "failed", Judgement("item")
-            del self._refused[work.row]
-            return ended
+        seconds = self.speed.refuse(work.row, ended, began, running=self._running)
+        if isinstance(seconds, Ended):
+            return seconds
         if seconds > 0:
-            # Without a time from the server, not all at the same moment.
-            seconds = seconds if asked is not None else random.uniform(seconds, 2 * seconds)  # noqa: S311
             work.doing = "asked to wait"
             if await self._stops_within(seconds):
                 return Ended("back")
             work.doing = ""
         return Ended("back") if self._stopping.is_set() else None
 
-    def restore_speed(self) -> None:
-        """Begin at the speed that the last launch had found, if that was not long ago. After `slots` is set."""
-        speed = self.run.context.speed
-        if speed is not None and self._job.adapt and 0 <= self._wall_clock() - speed.at <= SPEED_HOLDS_SECONDS:
-            throttle = Throttle(self._job.concurrency, self._clock())
-            throttle.limit(pace=speed.pace, number=speed.number or None)
-            self._set_gate(throttle)
-
-    @property
-    def slowed(self) -> str:
-        """How fast it goes at the moment, if a server has asked to slow down; empty if not."""
-        return self.gate.throttle.words if self.gate is not None else ""
-
-    def _set_gate(self, throttle: Throttle) -> Gate:
-        gate = self.gate = Gate(throttle, self.slots, clock=self._clock, wall_clock=self._wall_clock, tell=self._tell)
-        self.run.keepers.append(gate)
-        return gate
-
-    def _open_gate(self) -> Gate:
-        """The first refusal. How many attempts began lately is known from what was done, on the average of the launch:
-        before this nothing is counted."""
-        now = self._clock()
-        elapsed = max(now - self._began, 1e-3)
-        span = min(SPAN_SECONDS, elapsed)
-        done = round((self.run.ledger.counts["done"] - self._done_before) * span / elapsed)
-        begun = [now - span * (number + 1) / (done + 1) for number in range(done)]
-        throttle = Throttle(self._job.concurrency, now, [*begun, *(one.began for one in self.slots.in_flight.values())])
-        throttle.in_flight = self._running + 1
-        return self._set_gate(throttle)
+    def _is_unreached(self, work: Work, ended: Ended) -> bool:
+        """Whether the attempt ended so because the server is down, which makes the launch hold."""
+        outages, failure = self.outages, ended.failure
+        if failure is None or not failure.server:
+            # An error without a status may come from a connection that broke off: that is no answer, and no sign.
+            if ended.kind != "back" and (failure is None or failure.status is not None or ended.kind != "failed"):
+                outages.note_answer()
+            return False
+        in_flight = [one.row for one in self._slots.in_flight.values()]
+        outages.note_sign(failure.server, work.row, in_flight)
+        if outages.is_down and self._slots.stop_reason is None:
+            has_worked = self.run.agent in self.run.ledger.versions
+            self._slots.stop(outages.hold(failure.cause, has_worked=has_worked))
+        return outages.is_down
 
     async def _stops_within(self, seconds: float) -> bool:
         """Wait; True as soon as the launch stops."""

@@ -13,7 +13,7 @@ from agentrun.checkpoint.record import Question
 from agentrun.checkpoint.summary import OpenQuestion, Status, Summary
 from agentrun.errors import AgentrunError, LaterError
 from agentrun.job.job import Job
-from agentrun.launch.slots import StopReason
+from agentrun.launch.stopping import StopReason
 from agentrun.outputs.claim import Claim, OutputTakenError
 from agentrun.outputs.output import Output
 from agentrun.outputs.results import done_results

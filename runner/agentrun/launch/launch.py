@@ -27,7 +27,8 @@ from agentrun.launch.mail import Mail
 from agentrun.launch.pause import Clocks, pause_seconds, wait_until
 from agentrun.launch.piloting import selection_is_over
 from agentrun.launch.prepare import Preparation, Prepared
-from agentrun.launch.slots import Slots, StopReason
+from agentrun.launch.slots import Slots
+from agentrun.launch.stopping import StopReason
 from agentrun.launch.time_limit import TimeLimit, time_limit_of
 from agentrun.money.estimate import Estimate
 from agentrun.outputs.claim import Claim, OutputTakenError, drop_claim
@@ -155,9 +156,9 @@ class Launch:
         )
         limit = self._options.limit
         slots = self._slots = Slots(run, attempts, checkpointing, logs=logs, watcher=self._watcher, limit=limit)
-        checkpointing.slots = attempts.slots = slots
-        attempts.restore_speed()
-        self.progress.in_flight, self.progress.find_slowed = slots.in_flight, lambda: attempts.slowed
+        checkpointing.slots = slots
+        attempts.use(slots)
+        self.progress.in_flight, self.progress.find_slowed = slots.in_flight, lambda: attempts.speed.words
         mail = Mail(run, self._store, checkpointing, slots, watcher=self._watcher, note=self._note)
         if self._early_stop is not None:
             slots.stop(self._early_stop)
@@ -245,8 +246,10 @@ class Launch:
                 slots.open(feed(self._source, ledger, run.suspects.__contains__), 1)
                 await checkpointing.commit()
                 await mail.during(slots.run())
+            is_outage = slots.stop_reason is not None and bool(slots.stop_reason.probe_at)
             if ledger.counts["pending"] and await self._pause(slots, checkpointing, mail):
-                self._open(slots)
+                if not is_outage:
+                    self._open(slots)
                 await checkpointing.commit()
                 continue
             if ledger.counts["pending"] and (slots.stop_reason is not None or run.is_held_up):
@@ -273,16 +276,22 @@ class Launch:
         left = self.time_limit.at - time.time() if self.time_limit is not None else None
         if reason is None or not pause_seconds(reason, self._job, self._options, Clocks(since_done, left)):
             return False
-        await self._executor.rest()
-        run.checkpoint.paused = Paused(at=now_text(), until=reason.resume_at, reason=reason.text)
+        if reason.probe_at and not slots.has_outage:
+            slots.resume()
+            return True
+        if not reason.probe_at:
+            await self._executor.rest()
+        run.checkpoint.paused = Paused(
+            at=now_text(), until=reason.passes_at, reason=reason.text, probes=bool(reason.probe_at)
+        )
         await checkpointing.commit()
-        self._note("pause", reason=f"{reason.text}; until {reason.resume_at}")
-        self._watcher(Pausing(reason.text, reason.resume_at))
+        self._note("pause", reason=f"{reason.text}; until {reason.passes_at}")
+        self._watcher(Pausing(reason.text, reason.passes_at))
         is_over = False
 
         async def wait() -> None:
             nonlocal is_over
-            is_over = await wait_until(reason.resume_at, self._woken)
+            is_over = await wait_until(reason.passes_at, self._woken)
 
         await mail.during(wait())
         run.checkpoint.paused = None

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from agentrun.errors import AgentrunError
 from agentrun.events import Warned, Watcher
 from agentrun.launch.committer import Checkpointing
-from agentrun.launch.slots import Slots, StopReason
+from agentrun.launch.slots import Slots
+from agentrun.launch.stopping import StopReason
 from agentrun.runs.intake import Dropped, Taken, look_up, take
 from agentrun.runs.run import Run
 from agentrun.runs.units import Unit

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from agentrun.job.job import Job
 from agentrun.job.options import Options
-from agentrun.launch.slots import StopReason
+from agentrun.launch.stopping import StopReason
 from agentrun.values.clock import seconds_until
 
 LOOK_SECONDS = 30.0
@@ -30,9 +30,9 @@ class Clocks:
 
 def pause_seconds(reason: StopReason | None, job: Job, options: Options, clocks: Clocks) -> float:
     """How long to wait before the launch continues; 0 if it ends with that reason."""
-    if reason is None or not reason.resume_at or reason.exit_code != 75 or options.no_wait:
+    if reason is None or not reason.passes_at or reason.exit_code != 75 or options.no_wait:
         return 0.0
-    seconds = seconds_until(reason.resume_at)
+    seconds = seconds_until(reason.passes_at)
     is_too_long = clocks.since_done + seconds > job.max_wait_seconds
     is_too_late = clocks.left is not None and seconds >= clocks.left
     return 0.0 if is_too_long or is_too_late else max(seconds, 1.0)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from agentrun.checkpoint.record import Record
-from agentrun.launch.slots import StopReason
+from agentrun.launch.stopping import StopReason
 from agentrun.money.budget import DOLLARS
 from agentrun.money.estimate import Estimate, Sample, estimate
 from agentrun.money.usage import format_cost

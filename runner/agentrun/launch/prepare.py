@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from msgspec import structs
 
-from agentrun.checkpoint.checkpoint import Checkpoint, Stopped
+from agentrun.checkpoint.checkpoint import Checkpoint, Paused
 from agentrun.checkpoint.summary import Summary, checkpoint_after, first_checkpoint, last_finished, next_number
 from agentrun.errors import CheckpointError, ItemsError, LaterError, PlanError
 from agentrun.events import Planned, Warned, Watcher
@@ -209,7 +209,10 @@ def new_series(job: Job, ended: Iterable[Summary], abandoned: Checkpoint | None)
 def check_time(job: Job, found: Checkpoint, options: Options) -> None:
     """Not before the time at which the last launch was told to come back: a request would only be refused."""
     stopped = found.stopped or found.paused
-    until = (stopped.resume_at if isinstance(stopped, Stopped) else stopped.until) if stopped is not None else ""
+    if isinstance(stopped, Paused):
+        until = "" if stopped.probes else stopped.until
+    else:
+        until = stopped.resume_at if stopped is not None else ""
     if until and not options.now and seconds_until(until) > 0:
         assert stopped is not None
         raise LaterError(f"{job.name}: not before {until}: {stopped.reason}; --now tries at once")

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from agentrun.agents.failure import asked_wait
 from agentrun.checkpoint.ledger import PENDING
@@ -16,6 +16,7 @@ from agentrun.launch.attempts import Attempts
 from agentrun.launch.committer import Checkpointing
 from agentrun.launch.empties import EmptyOutputs
 from agentrun.launch.pricing import how_to_price, how_to_report, needs_prices, no_price
+from agentrun.launch.stopping import StopReason
 from agentrun.money.usage import Reported, Usage
 from agentrun.outputs.logs import ItemLogs
 from agentrun.runs.run import Run
@@ -24,25 +25,6 @@ from agentrun.values.clock import now_seconds, time_text
 from agentrun.values.units import format_duration
 
 FAILURES_BEFORE_FIRST_DONE = 3
-
-
-@dataclass(frozen=True, slots=True)
-class StopReason:
-    """Why no new items are started. `exit_code` is the launch's, unless everything is settled anyway."""
-
-    exit_code: int
-    text: str
-    hint: str = ""
-    error: AgentrunError | None = None
-    """The error of the source, if that is the reason."""
-    flags: str = ""
-    """The flags that the command to continue needs."""
-    resume_at: str = ""
-    """When the reason is expected to have passed, if that is known."""
-    by: str = ""
-    """The limit that was reached: budget, failures, limit, only, pilot, until or max_time."""
-    has_grace: bool = False
-    """Attempts in flight are cancelled when the grace period is over."""
 
 
 def _no_more(rows: set[int]) -> Iterator[Work]:
@@ -77,6 +59,8 @@ class Slots:
         self._again: set[int] = set()
         self._again_at = 0.0
         self._found: deque[Work] = deque()
+        self._later: deque[Work] = deque()
+        """Items that went back because of a server that may be down: others come first until one is answered."""
         self._idle: list[int] = []
         self._starting: list[int] = []
         self._tasks: set[asyncio.Task[None]] | None = None
@@ -117,9 +101,18 @@ class Slots:
         self._width = width
 
     @property
+    def width(self) -> int:
+        """How many items may be in flight: one, while that one tries whether a server is back."""
+        return 1 if self.has_outage else self._width
+
+    @property
+    def has_outage(self) -> bool:
+        return self._attempts.outages.is_down
+
+    @property
     def surplus(self) -> int:
         """How many more are in flight than may be."""
-        return len(self.in_flight) - self._width
+        return len(self.in_flight) - self.width
 
     def advance(self, units: Sequence[Unit]) -> None:
         """While the checkpoint of these units is made: each slot that they free, and each idle one, takes its next
@@ -127,11 +120,11 @@ class Slots:
         for unit in units:
             if unit.slot is None:
                 self._note_message(unit)
-            elif len(self.in_flight) <= self._width and (work := self._next()) is not None:
+            elif len(self.in_flight) <= self.width and (work := self._next()) is not None:
                 self.in_flight[unit.slot] = self._next_of[unit.slot] = work
             else:
                 self.in_flight.pop(unit.slot, None)
-        while self._idle and len(self.in_flight) < self._width and (work := self._next()) is not None:
+        while self._idle and len(self.in_flight) < self.width and (work := self._next()) is not None:
             slot = self._idle.pop()
             self.in_flight[slot] = work
             self._starting.append(slot)
@@ -157,7 +150,7 @@ class Slots:
             self.held_back = why
             return None
         try:
-            work = next(self._feed, None) if not self._again and not self._found else self._take()
+            work = self._take() if self._again or self._found or self._later else next(self._feed, None)
         except AgentrunError as error:
             self.stop(StopReason(error.exit_code, str(error), error=error))
             return None
@@ -178,15 +171,19 @@ class Slots:
         """Items that became pending again come first, unless finding them would delay the others."""
         if self._again and time.monotonic() >= self._again_at:
             self._find_again()
-        work = self._next_found() or next(self._feed, None)
+        is_in_doubt = bool(self._attempts.outages.server) and not self._run.job.carry
+        work = self._next_of_those(self._found)
+        if work is None and not is_in_doubt:
+            work = self._next_of_those(self._later)
+        work = work or next(self._feed, None)
         if work is None and self._again:
             self._find_again()
-            work = self._next_found()
-        return work
+            work = self._next_of_those(self._found)
+        return work or self._next_of_those(self._later)
 
-    def _next_found(self) -> Work | None:
-        while self._found:
-            work = self._found.popleft()
+    def _next_of_those(self, waiting: deque[Work]) -> Work | None:
+        while waiting:
+            work = waiting.popleft()
             # The feed may have come by it in the meantime.
             if self._run.ledger.states[work.row] == PENDING and work.row not in self.busy:
                 return work
@@ -284,15 +281,22 @@ class Slots:
                 if left is not None:
                     self.busy.discard(left.row)
                     self._run.put_back(left)
+                    if self._attempts.outages.server:
+                        self._later.append(left)
             self.in_flight.pop(slot, None)
             self._idle.append(slot)
+        if self._later and self.stop_reason is None:
+            # Nothing else may be in flight whose checkpoint would let another item begin.
+            await self._checkpointing.commit()
 
     def _put_back(self, work: Work, ended: Ended) -> None:
+        self._attempts.keep_number(work)
         if ended.budget_reached:
             self._stop_for_budget(ended.budget_reached)
         if ended.gives_way:
-            self._found.append(work)
             self._left = self._left + 1 if self._left is not None else None
+            if not self._attempts.outages.server:
+                self._found.append(work)
         if ended.failure is None or ended.judgement is None:
             return
         later = ended.judgement.passes_by_itself
@@ -357,7 +361,7 @@ class Slots:
         """
         self._attempts.stop()
         before = self.stop_reason
-        if before is None or _gravity(reason) > _gravity(before):
+        if before is None or reason.gravity > before.gravity:
             self.stop_reason = reason
             grace = self._run.job.grace_seconds if reason.has_grace else None
             self._watcher(Stopping(reason.text, len(self._attempting), grace))
@@ -379,8 +383,3 @@ class Slots:
             # Once: a task that was cancelled twice, by a signal and the end of the grace period, does not come back.
             if not task.cancelling():
                 task.cancel()
-
-
-def _gravity(reason: StopReason) -> int:
-    """As in the table of exit codes: signals, then 75, then 4."""
-    return 2 if reason.exit_code > 128 else 1 if reason.exit_code == 75 else 0

@@ -181,8 +181,8 @@ class Gate:
     ) -> None:
         self.throttle = throttle
         self.accepted = 0
-        self.refused = 0
         self._clock = clock
+        self._accepted_at = clock()
         self._wall_clock = wall_clock
         self._tell = tell
         self._told, self._told_at = "", 0.0
@@ -215,10 +215,16 @@ class Gate:
         self._leaving -= not has_entered
         return has_entered
 
+    @property
+    def seconds_without(self) -> float:
+        """For how long nothing was accepted; 0 while something is in flight that may be."""
+        return self._clock() - self._accepted_at if not self.throttle.in_flight else 0.0
+
     def leave(self, began: float, *, accepted: bool) -> None:
         """An attempt that was not refused has ended; `accepted` if that says that the other side took it."""
         if accepted:
             self.accepted += 1
+            self._accepted_at = self._clock()
             self.throttle.accept(began, self._clock())
         else:
             self.throttle.end()
@@ -226,7 +232,6 @@ class Gate:
 
     def refuse(self, began: float, *, asked: float | None, is_overload: bool) -> float:
         """An attempt was refused; how long its item waits before it enters again."""
-        self.refused += 1
         seconds = self.throttle.refuse(began, self._clock(), asked=asked, is_overload=is_overload)
         self._admit()
         return seconds

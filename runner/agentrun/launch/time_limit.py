@@ -15,7 +15,7 @@ from typing import Literal
 from agentrun.errors import PlanError
 from agentrun.job.job import Job
 from agentrun.job.options import Options
-from agentrun.launch.slots import StopReason
+from agentrun.launch.stopping import StopReason
 from agentrun.values.units import format_duration
 from agentrun.values.until import moment_words
 

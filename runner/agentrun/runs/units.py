@@ -20,6 +20,8 @@ class Work:
     """The time of the first checkpoint that names it."""
     began: float = 0.0
     """When its slot started it, by the monotonic clock; 0 before that."""
+    number: int = 0
+    """The number of its last attempt in this launch."""
     doing: str = ""
     """Its current step, or what it last reported, for people who watch."""
 

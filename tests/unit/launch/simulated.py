@@ -24,6 +24,7 @@ from agentrun.job.job import ItemsSpec, Job
 from agentrun.launch.attempts import Attempts
 from agentrun.launch.committer import Checkpointing
 from agentrun.launch.slots import Slots
+from agentrun.launch.stopping import StopReason
 from agentrun.outputs.files import ItemFiles
 from agentrun.outputs.logs import ItemLogs
 from agentrun.runs.plan import Plan
@@ -174,6 +175,7 @@ class Night:
     widest: int
     """The most items that a checkpoint has named as running."""
     store: MemoryStore
+    stopped: StopReason | None
     events: list[Event] = field(default_factory=list)
 
 
@@ -230,10 +232,11 @@ async def _run(server: Server, folder: Path, items: int, concurrency: int, setti
         clock=clock,
     )
     slots = Slots(run, attempts, checkpointing, logs=logs, watcher=events.append, clock=clock)
-    checkpointing.slots = attempts.slots = slots
+    checkpointing.slots = slots
+    attempts.use(slots)
     feed = (Work(row, Item(index, f"k{index}", line="")) for index, row in enumerate(ledger.order))
     slots.open(feed, concurrency)
     began = clock()
     await checkpointing.commit()
     await slots.run()
-    return Night(clock() - began, dict(ledger.counts), widest, store, events)
+    return Night(clock() - began, dict(ledger.counts), widest, store, slots.stop_reason, events)

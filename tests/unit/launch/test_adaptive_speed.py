@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from unit.launch.simulated import Bucket, Crowded, Server, Shared, Window, run_batch
+from agentrun.values.clock import seconds_until
+from unit.launch.simulated import BEGAN, Bucket, Crowded, Server, Shared, Window, run_batch
 
 SLOW = math.exp(0.7)
 SEEDS = range(5)
@@ -53,3 +54,21 @@ def test_random_refusals_do_not_slow_everybody_down(tmp_path: Path) -> None:
     retried = [run_batch(Shared(seed), tmp_path, adapt=False, retries=50) for seed in SEEDS]
     assert all(night.counts["done"] == 500 for night in adapted)
     assert sum(night.seconds for night in adapted) <= 3 * sum(night.seconds for night in retried)
+
+
+@pytest.mark.parametrize("asked", [None, 20.0])
+def test_a_server_that_takes_nothing_for_15_minutes_has_a_quota(tmp_path: Path, asked: float | None) -> None:
+    class Shut(Server):
+        def allows(self) -> tuple[bool, float | None]:
+            return self.now < BEGAN + 60, asked
+
+    night = run_batch(Shut(), tmp_path, items=50_000, concurrency=8)
+    assert night.stopped is not None and night.stopped.exit_code == 75
+    assert "nothing was accepted for 15m" in night.stopped.text
+    assert night.counts["failed"] == 0 and 960 <= night.seconds <= 1100
+    assert seconds_until(night.stopped.resume_at) > 800
+
+
+def test_calls_of_20_minutes_are_no_quota(tmp_path: Path) -> None:
+    night = run_batch(Crowded(seconds=1200.0, spread=0.1, most=2), tmp_path, items=8, concurrency=4)
+    assert night.stopped is None and night.counts["done"] == 8

@@ -18,6 +18,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
 from agentrun.agents.prompts.prompt import Prompt, base_url_of, find_key
+from agentrun.agents.servers import UNREACHED, address_of, unreached_server
 from agentrun.errors import AgentSignal
 
 _NO_KEY = "no-key"
@@ -122,6 +123,7 @@ def readable(error: Exception, prompt: Prompt, environ: Mapping[str, str]) -> Ex
     key = find_key(prompt.provider, environ)
     secrets = [key] if len(key) >= _SHORTEST_SECRET else []
     if isinstance(error, AgentRunError):
+        _keep_server(error, prompt, environ)
         error.message = _without(_message(error, prompt), secrets)
         error.args = (error.message,)
         if isinstance(error, UnexpectedModelBehavior | ModelAPIError):
@@ -137,6 +139,16 @@ def readable(error: Exception, prompt: Prompt, environ: Mapping[str, str]) -> Ex
     if any(secret in "".join(format_exception(error)) for secret in secrets):
         return RuntimeError(_without(f"{type(error).__name__}: {error}", secrets))
     return error
+
+
+def _keep_server(error: AgentRunError, prompt: Prompt, environ: Mapping[str, str]) -> None:
+    """Which server was not reached is said by the causes, which are about to be taken off; else by the base_url."""
+    status = error.status_code if isinstance(error, ModelHTTPError) else None
+    asked = getattr(error, "retry_after", None)
+    server = unreached_server(error, status=status, asked_wait=asked)
+    if not server and status == 503 and asked is None:
+        server = address_of(base_url_of(prompt, environ) or "")
+    setattr(error, UNREACHED, server)
 
 
 def _message(error: AgentRunError, prompt: Prompt) -> str:
