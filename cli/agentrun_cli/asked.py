@@ -91,7 +91,10 @@ def _layer(given: Given, command: Sequence[str] | None, base: Path, *, agent: st
         layer["params"] = _params(given.get("settings"))
     if items := _items(given, HERE, base):
         layer["items"] = items
-    if run := dict(given.of(name for name in RUN if name not in ONE_LAUNCH)):
+    run = dict(given.of(name for name in RUN if name not in ONE_LAUNCH))
+    if given.get("no_adapt"):
+        run["adapt"] = False
+    if run:
         # Numbers, or "none".
         numbers = {name: number_or_text(run[name]) for name in BUDGETS if name in run}
         layer["run"] = run | numbers

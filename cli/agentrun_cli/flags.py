@@ -32,6 +32,15 @@ Timeout = Annotated[
 ]
 Retries = Annotated[int | None, typer.Option("--retries", metavar="N", help="Retries after the first attempt.")]
 Rate = Annotated[str | None, typer.Option("--rate", metavar="RATE", help="Limit on attempts started, such as 60/min.")]
+Tokens = Annotated[
+    str | None, typer.Option("--tokens", metavar="RATE", help="Limit on tokens in and out, such as 100k/min.")
+]
+NoAdapt = Annotated[bool, typer.Option("--no-adapt", help="Do not slow down when a server refuses requests.")]
+MaxWait = Annotated[
+    str | None, typer.Option("--max-wait", metavar="TIME", help="How long to wait for a quota, 12h; 0: not at all.")
+]
+Now = Annotated[bool, typer.Option("--now", help="Try at once, even if a quota is not renewed yet.")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait for a quota: exit 75 at once.")]
 AllowFailures = Annotated[
     str | None, typer.Option("--allow-failures", metavar="N", help="How many items may fail: N or N%.")
 ]
@@ -153,8 +162,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Limits": (
         "concurrency", "limit", "pilot", "until", "max_time", "budget", "token_budget", "item_budget",
-        "item_token_budget", "timeout", "retries", "rate", "tokens", "allow_failures", "stop_after_failures", "grace",
-        "max_wait", "crash_limit", "now", "no_wait",
+        "item_token_budget", "timeout", "retries", "rate", "tokens", "no_adapt", "max_wait", "no_wait", "now",
+        "allow_failures", "stop_after_failures", "grace", "crash_limit",
     ),
     "Output": ("output", "overwrite", "name", "state_dir", "empty", "keep_logs"),
     "When things change": (

@@ -80,7 +80,7 @@ def options_of(given: Given, *, resume: bool) -> Options:
     from agentrun.job.options import read_options
 
     names = ("fresh", "limit", "pilot", "only", "rerun", "until", "max_time", "failed", "allow_gone", "accept_edits")
-    asked = dict(given.of((*names, "overwrite", "forget_steps")))
+    asked = dict(given.of((*names, "overwrite", "forget_steps", "now", "no_wait")))
     # With --if-free, do not wait for the lock.
     wait = 0.5 if given.get("if_free") else 5.0
     return read_options({**asked, "resume": resume, "wait_seconds": wait}, are_flags=True)

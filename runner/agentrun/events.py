@@ -152,6 +152,8 @@ class Pausing:
     reason: str
     until: str
     """A time in ISO form; empty when it continues."""
+    probes: bool = False
+    """Nobody knows when that passes: it is tried at that time, again and again."""
 
 
 @dataclass(frozen=True, slots=True)

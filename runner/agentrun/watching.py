@@ -13,9 +13,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol, TextIO
 
-from agentrun.events import Began, Event, Failed, Planned, Progress, Settled, Stopping, Waiting, Warned
+from agentrun.events import Began, Event, Failed, Pausing, Planned, Progress, Settled, Stopping, Waiting, Warned
 from agentrun.values.text import clean
 from agentrun.values.units import format_duration
+from agentrun.values.until import pause_words
 
 LINE_SECONDS = 30.0
 """The least time between two lines of progress."""
@@ -84,6 +85,8 @@ class PlainLines(View):
             self._say(f"failed: {clean(event.key, limit=120)}: {clean(event.cause, limit=300)}")
         elif isinstance(event, Stopping):
             self._say(f"{clean(event.reason)}; {event.in_flight} in flight")
+        elif isinstance(event, Pausing) and event.until:
+            self._say(pause_words(event.until, clean(event.reason, limit=300), time.time()))
         elif isinstance(event, Waiting):
             self._say(f"waiting for another runner ({clean(event.holder)}), up to {format_duration(event.seconds)}")
         elif isinstance(event, Warned):

@@ -64,6 +64,8 @@ class Scene:
     """How fast it goes, if a server has asked to slow down."""
     held_back: str = ""
     """Why fewer items are in flight than may be."""
+    paused: str = ""
+    """Until when it is paused, and why."""
     halt: Halt | None = None
     in_flight: Sequence[Flight] = ()
     """The oldest first."""
@@ -117,6 +119,8 @@ def _counts(scene: Scene, now: float, width: int) -> str:
 def _states(scene: Scene, now: float) -> list[str]:
     """Why it does not run at full speed, in more words and in fewer; empty if it does."""
     count = len(scene.in_flight)
+    if scene.paused:
+        return [scene.paused]
     if scene.halt is not None:
         if not count:
             return ["stopping"]

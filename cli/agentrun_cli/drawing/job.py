@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agentrun.views.finding import KnownJob
-    from agentrun.views.jobs import JobView, Stopped
+    from agentrun.views.jobs import JobView, Speed, Stopped
     from agentrun.views.since import Changes
 
 
@@ -96,8 +96,16 @@ def _standing(view: JobView, most: int) -> Iterator[tuple[str, str]]:
     """Why it is not running, or what it is doing."""
     if view.why:
         yield from _stop(view, view.stopped)
-    if view.pace is not None:
+    if view.paused is not None:
+        from agentrun.values.clock import now_seconds
+        from agentrun.values.until import pause_words
+
+        words = pause_words(view.paused.until, clean(view.paused.reason, limit=300), now_seconds())
+        yield "paused", words.removeprefix("paused ")
+    elif view.pace is not None:
         yield "pace", _pace(view)
+    if view.speed is not None and view.paused is None:
+        yield "speed", f"{_speed(view.speed)}: the server asks us to slow down"
     if view.running:
         from agentrun.values.clock import age_seconds
         from agentrun.values.units import format_duration
@@ -111,8 +119,9 @@ def _standing(view: JobView, most: int) -> Iterator[tuple[str, str]]:
 
 
 def _stop(view: JobView, stopped: Stopped | None) -> Iterator[tuple[str, str]]:
-    from agentrun.values.clock import age_seconds, local_clock, seconds_until
+    from agentrun.values.clock import age_seconds, local_clock, now_seconds, seconds_of, seconds_until
     from agentrun.values.units import format_duration
+    from agentrun.values.until import moment_words
 
     why = clean(view.why, limit=400).removeprefix("stopped by ")
     if stopped is None:
@@ -121,10 +130,19 @@ def _stop(view: JobView, stopped: Stopped | None) -> Iterator[tuple[str, str]]:
     yield "stopped", f"{why}, {ago(age_seconds(stopped.at))} ({local_clock(stopped.at)})"
     if stopped.resume_at:
         left = seconds_until(stopped.resume_at)
-        until = f"until {local_clock(stopped.resume_at)}, {format_duration(round(left))} from now"
-        yield "wait", until if left else f"until {local_clock(stopped.resume_at)}, which has passed"
+        what = f" ({clean(stopped.waits_for, limit=300)})" if stopped.waits_for else ""
+        until = f"resume after {moment_words(seconds_of(stopped.resume_at), now_seconds())}"
+        then = f"{format_duration(round(left))} from now{what}" if left else "which has passed"
+        yield "wait", f"{until}, {then}"
     elif stopped.hint:
         yield "", clean(stopped.hint, limit=300)
+
+
+def _speed(speed: Speed) -> str:
+    from agentrun.values.units import rate_words
+
+    words = [rate_words(speed.pace)] if speed.pace is not None else []
+    return ", ".join([*words, *([f"{speed.number:,} at a time"] if speed.number else [])])
 
 
 def _pace(view: JobView) -> str:

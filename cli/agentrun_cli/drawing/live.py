@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from agentrun.events import Began, Event, Failed, Planned, Progress, Retrying, Stopping, Waiting, Warned
+from agentrun.events import Began, Event, Failed, Pausing, Planned, Progress, Retrying, Stopping, Waiting, Warned
 from agentrun.values.units import format_duration
+from agentrun.values.until import pause_words
 from agentrun_cli import terminal as console
 from agentrun_cli.drawing.cells import wrap
 from agentrun_cli.drawing.frame import FULL, Flight, Halt, Scene, cost_words, count_words, draw_frame
@@ -63,7 +64,7 @@ def open_view(
     given. With `says_end` its last line says how far the launch got."""
     stream = stream if stream is not None else sys.__stderr__
     if quiet or stream is None:
-        return QuietView()
+        return QuietView(job, stream)
     every = LINE_SECONDS if every_seconds is None else every_seconds
     if is_notebook:
         return NotebookView(job, name, stream, says_end=says_end)
@@ -80,10 +81,18 @@ def open_script_view(job: str, folder: Path | None, *, stream: TextIO, is_notebo
 
 
 class QuietView:
+    """Nothing, except that a launch waits for hours."""
+
     terminal: int | None = None
 
+    def __init__(self, job: str, stream: TextIO | None) -> None:
+        self._job = job
+        self._stream = stream
+        self._said = SaidPauses()
+
     def watch(self, event: Event) -> None:
-        pass
+        if isinstance(event, Pausing) and self._said.is_new(event) and self._stream is not None:
+            console.say(f"{self._job}: {paused_words(event)}", self._stream)
 
     def __enter__(self) -> QuietView:
         return self
@@ -129,6 +138,8 @@ class PlainView:
         self._pace: Pace | None = None
         self._planned: Job | None = None
         self._halt: Halt | None = None
+        self._paused = ""
+        self._said_pauses = SaidPauses()
         self._told = {"failed": 0, "retried": 0}
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -165,6 +176,8 @@ class PlainView:
         elif isinstance(event, Stopping):
             self._halt = Halt(time.monotonic(), event.grace_seconds)
             self._say_stopping(event)
+        elif isinstance(event, Pausing):
+            self._note_pause(event)
         elif isinstance(event, Waiting):
             who = f" ({clean(event.holder)})" if event.holder else ""
             self.say(Said(f"{self.job}: waiting for another runner{who}, up to {format_duration(event.seconds)}"))
@@ -177,6 +190,14 @@ class PlainView:
         self._planned = planned.job
         for line in opening_lines(planned, self.name):
             self.say(Said(line))
+
+    def _note_pause(self, event: Pausing) -> None:
+        self._paused = paused_words(event) if event.until else ""
+        if not event.until:
+            self._halt = None
+        if event.probes and not self._said_pauses.is_new(event):
+            return
+        self.say(Said(f"{self.job}: {self._paused or 'the pause is over, and it continues'}"))
 
     def _tell(self, kind: str, said: Said, where: str) -> None:
         self._told[kind] += 1
@@ -218,6 +239,7 @@ class PlainView:
             concurrency=job.concurrency if job is not None else 1,
             slowed=progress.slowed,
             held_back=progress.held_back,
+            paused=self._paused,
             halt=self._halt,
             in_flight=[Flight(work.item.key, work.began, work.doing) for work in progress.oldest],
         )
@@ -351,6 +373,24 @@ def _doing_words(scene: Scene) -> str:
         if doing := clean(one.doing, limit=200).strip():
             return f"; {clean(one.key, limit=120)}: {doing}"
     return ""
+
+
+class SaidPauses:
+    """Where a server is tried again and again, that it cannot be reached is said once."""
+
+    def __init__(self) -> None:
+        self._reason = ""
+
+    def is_new(self, event: Pausing) -> bool:
+        """Whether a pause begins that is worth a line."""
+        if not event.until:
+            return False
+        is_known, self._reason = event.probes and event.reason == self._reason, event.reason
+        return not is_known
+
+
+def paused_words(event: Pausing) -> str:
+    return pause_words(event.until, clean(event.reason, limit=300), time.time())
 
 
 def _retry_words(event: Retrying) -> str:

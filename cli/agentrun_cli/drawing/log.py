@@ -65,6 +65,12 @@ def _words(event: HistoryEvent) -> str:
             return f"{launch} finished the run"
         case "stop":
             return f"{launch} stopped, {_position(event)}: {clean(event.reason or '')}"
+        case "pause":
+            return f"{launch} paused until {_time(event.until or '')}: {clean(event.reason or '', limit=300)}"
+        case "continue":
+            return f"{launch} continued"
+        case "speed":
+            return f"{launch}: speed: {clean(event.reason or '')}"
         case "dropped":
             about = clean(event.key or event.message or "?")
             return f"{launch} dropped a message about {about}: {clean(event.reason or '')}"

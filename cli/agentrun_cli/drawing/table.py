@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 JOB_COLOURS: dict[str, Colour] = {
     "running": "blue",
+    "paused": "yellow",
     "interrupted": "yellow",
     "waiting": "yellow",
     "failed": "red",
@@ -39,7 +40,7 @@ def job_table(views: list[JobView], *, has_place: bool = False) -> Iterator[str]
     rows = [head]
     for view in views:
         known = view.status not in ("new", "damaged", "untrusted")
-        cells = [clean(view.job, limit=40) or "-", view.status]
+        cells = [clean(view.job, limit=40) or "-", "paused" if view.paused is not None else view.status]
         cells += [f"{view.counts.get('done', 0):,}/{view.total:,}" if known else "-"]
         cells += [f"{view.counts.get('failed', 0):,}" if known else "-"]
         cells += [f"{view.counts.get('waiting', 0):,}" if known else "-"] if waits else []

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from agentrun.agents.attempt import Outcome
 from agentrun.agents.failure import Failure, Place
 from agentrun.agents.servers import unreached_server
+from agentrun.agents.waits import asked_by_headers
 from agentrun.errors import AgentSignal, Retry, Skip, Stop
 from agentrun.system.shortage import SHORTAGE, lacking, lacking_in_process
 from agentrun.values.json import NotJson
@@ -217,23 +218,12 @@ def _retry_after(error: BaseException) -> float | None:
     if isinstance(error, Retry):
         return _seconds(error.after)
     headers = _read(_read(error, "response"), "headers") or _read(error, "headers")
-    get = getattr(headers, "get", None)
     attribute = _read(error, "retry_after")
     otherwise = _seconds(attribute) if isinstance(attribute, int | float) else None
-    if not callable(get):
+    if headers is None or not callable(getattr(headers, "items", None)):
         return otherwise
-    milliseconds = _try(lambda: _seconds(get("retry-after-ms")), None)
-    if milliseconds is not None:
-        return milliseconds / 1000
-    value = get("retry-after") or get("Retry-After")
-    if value is None:
-        return otherwise
-    seconds = _try(lambda: _seconds(value), None)
-    if seconds is not None:
-        return seconds
-    from email.utils import parsedate_to_datetime
-
-    return max(0.0, parsedate_to_datetime(str(value)).timestamp() - time.time())
+    asked = _try(lambda: asked_by_headers(headers, status=_status(error), now=time.time()), None)
+    return asked if asked is not None else otherwise
 
 
 def _seconds(value: Any) -> float | None:

@@ -126,6 +126,8 @@ class Stopped(Struct, omit_defaults=True, kw_only=True):
     """What to do about the reason."""
     resume_at: str = ""
     """When the reason is expected to have passed; empty if that is not known."""
+    waits_for: str = ""
+    """What is expected then, in a few words: `openai's quota`."""
     flags: str = ""
     """The flags that the command to continue needs."""
     by: str = ""
@@ -140,6 +142,7 @@ class Paused(Struct, omit_defaults=True, kw_only=True):
     at: str
     until: str
     reason: str
+    """For people: `openai's quota`."""
     probes: bool = False
     """Nobody knows when that passes: it is tried at that time, and any launch may try before."""
 
@@ -164,6 +167,7 @@ class Checkpoint(Struct, kw_only=True):
     stopped: Stopped | None = None
     """None while a launch works, and after one that was killed."""
     paused: Paused | None = None
+    """Set in a pause, and by a launch that was killed in one."""
     started_at: str = ""
     updated_at: str = ""
 
@@ -174,7 +178,7 @@ class Checkpoint(Struct, kw_only=True):
 
 
 _NAMES = tuple(field.name for field in msgspec.structs.fields(Checkpoint))
-_LATER_NAMES = frozenset({"stopped"})
+_LATER_NAMES = frozenset({"stopped", "paused"})
 """Fields that older versions did not write."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Checkpoint).decode

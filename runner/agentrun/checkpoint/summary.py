@@ -99,6 +99,8 @@ class Summary(Struct, kw_only=True):
     """What to do about the reason."""
     flags: str = ""
     """The flags that the command to continue needs."""
+    resume_at: str = ""
+    """When the reason is expected to have passed, if that is known: a launch before that ends at once."""
     stopped_by: str = ""
     """The limit that stopped it: budget, failures, limit, only, pilot, until or max_time; empty for other
     reasons."""

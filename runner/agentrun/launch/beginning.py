@@ -21,7 +21,7 @@ from agentrun.system.process import boot_id
 
 def update_context(run: Run, store: Store, options: Options, *, spool: str | None) -> None:
     """What the checkpoints of this launch say of it."""
-    run.checkpoint.stopped = None
+    run.checkpoint.stopped = run.checkpoint.paused = None
     context, job = run.context, run.job
     if run.resumed and not context.files_from:
         context.files_from = context.output

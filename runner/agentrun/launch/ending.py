@@ -70,6 +70,7 @@ def cut_short(run: Run, reason: StopReason) -> Summary:
     summary = _summarise(run, "stopped")
     summary.exit_code, summary.reason = reason.exit_code, reason.text
     summary.hint, summary.flags, summary.stopped_by = reason.hint, reason.flags, reason.by
+    summary.resume_at = reason.resume_at
     return summary
 
 
@@ -87,6 +88,7 @@ def how_it_stopped(run: Run, reason: StopReason | None, error: BaseException | N
         exit_code=reason.exit_code,
         hint=reason.hint,
         resume_at=reason.resume_at,
+        waits_for=reason.waits_for,
         flags=reason.flags,
         by=reason.by,
         next=_next_command(run.job, reason),

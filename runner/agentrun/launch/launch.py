@@ -8,11 +8,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, BinaryIO
 
-from agentrun.checkpoint.checkpoint import Paused
 from agentrun.checkpoint.ledger import DONE
 from agentrun.checkpoint.summary import Summary
 from agentrun.errors import AgentrunError, LaterError
-from agentrun.events import Began, Pausing, Progress, Warned, Watcher, ignore
+from agentrun.events import Began, Progress, Warned, Watcher, ignore
 from agentrun.executors.port import Executor
 from agentrun.items.open import Source
 from agentrun.job.fields import Layer
@@ -24,7 +23,7 @@ from agentrun.launch.beginning import carry_files, compact, update_context
 from agentrun.launch.committer import Checkpointing
 from agentrun.launch.ending import complete, cut_short, how_it_stopped, incomplete, taken
 from agentrun.launch.mail import Mail
-from agentrun.launch.pause import Clocks, pause_seconds, wait_until
+from agentrun.launch.pause import Pauses
 from agentrun.launch.piloting import selection_is_over
 from agentrun.launch.prepare import Preparation, Prepared
 from agentrun.launch.slots import Slots
@@ -75,6 +74,7 @@ class Launch:
         stdin: BinaryIO | None = None,
         disk: Disk | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        wall_clock: Callable[[], float] = time.time,
         compact_over_bytes: int = COMPACT_OVER_BYTES,
     ) -> None:
         self.progress = Progress()
@@ -87,8 +87,9 @@ class Launch:
         self._job_json = job_json
         self._disk = disk or Disk()
         self._sleep = sleep
+        self._wall_clock = wall_clock
         self._compact_over_bytes = compact_over_bytes
-        self.time_limit = time_limit_of(job, self._options, now=time.time())
+        self.time_limit = time_limit_of(job, self._options, now=wall_clock())
         """When it stops starting items, if that is given."""
         self._claim = Claim(job.name, store.folder)
         self._preparation = Preparation(
@@ -103,9 +104,9 @@ class Launch:
         self._run: Run
         self._source: Source
         self._output: Output
-        self._executor: Executor
-        self._woken = asyncio.Event()
         self._slots: Slots | None = None
+        self._pauses: Pauses
+        """Set with `_slots`."""
 
     # ---- preparing
 
@@ -134,7 +135,7 @@ class Launch:
 
     async def work(self, executor: Executor) -> Summary:
         """Run the items, commit how they end, and finish the run if it is complete. Returns the summary."""
-        run, job, self._executor = self._run, self._job, executor
+        run, job = self._run, self._job
         self.progress.to_run = run.plan.to_run - run.plan.others
         logs, files = (
             ItemLogs(self.workspace.logs, keep_done=job.keep_logs),
@@ -160,6 +161,19 @@ class Launch:
         attempts.use(slots)
         self.progress.in_flight, self.progress.find_slowed = slots.in_flight, lambda: attempts.speed.words
         mail = Mail(run, self._store, checkpointing, slots, watcher=self._watcher, note=self._note)
+        self._pauses = Pauses(
+            run,
+            self._options,
+            self.time_limit,
+            executor=executor,
+            slots=slots,
+            checkpointing=checkpointing,
+            mail=mail,
+            watcher=self._watcher,
+            note=self._note,
+            clock=self._wall_clock,
+            sleep=self._sleep,
+        )
         if self._early_stop is not None:
             slots.stop(self._early_stop)
         meanwhile = [asyncio.ensure_future(self._trim(logs))]
@@ -247,7 +261,7 @@ class Launch:
                 await checkpointing.commit()
                 await mail.during(slots.run())
             is_outage = slots.stop_reason is not None and bool(slots.stop_reason.probe_at)
-            if ledger.counts["pending"] and await self._pause(slots, checkpointing, mail):
+            if ledger.counts["pending"] and await self._pauses.wait():
                 if not is_outage:
                     self._open(slots)
                 await checkpointing.commit()
@@ -268,38 +282,6 @@ class Launch:
             run.to_retry.clear()
             self._open(slots)
             await checkpointing.commit()
-
-    async def _pause(self, slots: Slots, checkpointing: Checkpointing, mail: Mail) -> bool:
-        """Wait for what has made the slots stop, if that passes in time; whether the launch continues."""
-        reason, run = slots.stop_reason, self._run
-        since_done = time.monotonic() - max(slots.done_at, self.progress.began)
-        left = self.time_limit.at - time.time() if self.time_limit is not None else None
-        if reason is None or not pause_seconds(reason, self._job, self._options, Clocks(since_done, left)):
-            return False
-        if reason.probe_at and not slots.has_outage:
-            slots.resume()
-            return True
-        if not reason.probe_at:
-            await self._executor.rest()
-        run.checkpoint.paused = Paused(
-            at=now_text(), until=reason.passes_at, reason=reason.text, probes=bool(reason.probe_at)
-        )
-        await checkpointing.commit()
-        self._note("pause", reason=f"{reason.text}; until {reason.passes_at}")
-        self._watcher(Pausing(reason.text, reason.passes_at))
-        is_over = False
-
-        async def wait() -> None:
-            nonlocal is_over
-            is_over = await wait_until(reason.passes_at, self._woken)
-
-        await mail.during(wait())
-        run.checkpoint.paused = None
-        if is_over and slots.stop_reason is reason:
-            slots.resume()
-            self._watcher(Pausing(reason.text, ""))
-            return True
-        return False
 
     def _list_again(self) -> None:
         """Before a run ends: what is new or changed by now is run too."""
@@ -351,7 +333,7 @@ class Launch:
             self._early_stop = reason
             return
         self._slots.stop(reason)
-        self._woken.set()
+        self._pauses.wake()
         if self._grace is not None:
             self._slots.cancel()
         else:
@@ -359,9 +341,9 @@ class Launch:
 
     async def _watch_time(self, limit: TimeLimit, slots: Slots) -> None:
         """When the time is over: no new items; those in flight have `grace` to finish."""
-        await limit.wait()
+        await limit.wait(clock=self._wall_clock)
         slots.stop(limit.stop_reason)
-        self._woken.set()
+        self._pauses.wake()
         if self._grace is None:
             self._grant_grace(slots)
 

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from msgspec import structs
 
-from agentrun.checkpoint.checkpoint import Checkpoint, Paused
+from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.checkpoint.summary import Summary, checkpoint_after, first_checkpoint, last_finished, next_number
 from agentrun.errors import CheckpointError, ItemsError, LaterError, PlanError
 from agentrun.events import Planned, Warned, Watcher
@@ -28,7 +28,8 @@ from agentrun.runs.reuse import as_kept, is_as_finished, open_run
 from agentrun.runs.run import Run
 from agentrun.store.port import Reader, Store
 from agentrun.system.disk import Disk
-from agentrun.values.clock import seconds_until
+from agentrun.values.clock import now_seconds, seconds_of, seconds_until
+from agentrun.values.until import moment_words
 
 _PIECE_BYTES = 1 << 20
 
@@ -208,14 +209,14 @@ def new_series(job: Job, ended: Iterable[Summary], abandoned: Checkpoint | None)
 
 def check_time(job: Job, found: Checkpoint, options: Options) -> None:
     """Not before the time at which the last launch was told to come back: a request would only be refused."""
-    stopped = found.stopped or found.paused
-    if isinstance(stopped, Paused):
-        until = "" if stopped.probes else stopped.until
-    else:
-        until = stopped.resume_at if stopped is not None else ""
-    if until and not options.now and seconds_until(until) > 0:
-        assert stopped is not None
-        raise LaterError(f"{job.name}: not before {until}: {stopped.reason}; --now tries at once")
+    until, reason = "", ""
+    if found.stopped is not None:
+        until, reason = found.stopped.resume_at, found.stopped.waits_for or found.stopped.reason
+    elif found.paused is not None and not found.paused.probes:
+        until, reason = found.paused.until, found.paused.reason
+    if not options.now and seconds_until(until):
+        when = moment_words(seconds_of(until), now_seconds())
+        raise LaterError(f"{job.name}: not before {when}: {reason}; --now tries at once")
 
 
 def nothing_to_resume(job: Job, reader: Reader) -> Summary | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from agentrun.agents.failure import asked_wait
+from agentrun.agents.waits import whose_quota
 from agentrun.checkpoint.ledger import PENDING
 from agentrun.errors import AgentrunError
 from agentrun.events import Asked, Failed, Settled, Stopping, Watcher, ignore
@@ -21,8 +22,9 @@ from agentrun.money.usage import Reported, Usage
 from agentrun.outputs.logs import ItemLogs
 from agentrun.runs.run import Run
 from agentrun.runs.units import Ended, Unit, Work
-from agentrun.values.clock import now_seconds, time_text
+from agentrun.values.clock import now_seconds, seconds_of, time_text
 from agentrun.values.units import format_duration
+from agentrun.values.until import moment_words
 
 FAILURES_BEFORE_FIRST_DONE = 3
 
@@ -81,7 +83,7 @@ class Slots:
         """Why no further item starts, although a slot is free."""
         self.stop_reason: StopReason | None = None
         self.done_at = 0.0
-        """When an item was last done, by the monotonic clock."""
+        """When an item was last done, in seconds since 1970."""
 
     # ---- taking items
 
@@ -301,11 +303,14 @@ class Slots:
             return
         later = ended.judgement.passes_by_itself
         wait = asked_wait(ended.failure)
-        when = ended.failure.resume_at or (f"in {format_duration(wait)}" if wait is not None else "later")
+        now = now_seconds()
+        at = ended.failure.resume_at or (time_text(now + wait) if wait is not None else "")
+        when = f"in {format_duration(wait)}" if wait is not None else "later"
+        if ended.failure.resume_at:
+            when = f"after {moment_words(seconds_of(at), now) if seconds_of(at) else at}"
         hint = f"this is temporary; resume {when}" if later else "fix that, then resume"
-        at = ended.failure.resume_at or (time_text(now_seconds() + wait) if wait is not None else "")
         reason = StopReason(75 if later else 4, f"{ended.failure.cause} ({work.item.key})", hint)
-        self.stop(replace(reason, resume_at=at if later else ""))
+        self.stop(replace(reason, resume_at=at, waits_for=whose_quota(ended.failure)) if later else reason)
 
     def _note_settled(self, work: Work, ended: Ended, spent: Usage | None) -> None:
         """What follows from an item that is settled, or waits, and is on disk."""
@@ -314,7 +319,7 @@ class Slots:
         if ended.kind != "failed":
             self._failures_in_a_row = 0
             if ended.kind == "done":
-                self._any_done, self.done_at = True, work.began
+                self._any_done, self.done_at = True, time.time()
                 self._empties.note(work.item.key, is_empty=ended.is_empty)
                 self._logs.settle(work.item.key)
             return
@@ -362,6 +367,9 @@ class Slots:
         self._attempts.stop()
         before = self.stop_reason
         if before is None or reason.gravity > before.gravity:
+            # A signal that ends a pause does not bring its time forward.
+            if before is not None and before.resume_at and not reason.resume_at:
+                reason = replace(reason, resume_at=before.resume_at, waits_for=before.waits_for)
             self.stop_reason = reason
             grace = self._run.job.grace_seconds if reason.has_grace else None
             self._watcher(Stopping(reason.text, len(self._attempting), grace))

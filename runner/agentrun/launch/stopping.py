@@ -20,6 +20,8 @@ class StopReason:
     """The flags that the command to continue needs."""
     resume_at: str = ""
     """When the reason is expected to have passed, if that is known."""
+    waits_for: str = ""
+    """What passes by then, in a few words: `openai's quota`."""
     probe_at: str = ""
     """When to try whether it has passed, if nobody knows."""
     by: str = ""

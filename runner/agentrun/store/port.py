@@ -65,6 +65,8 @@ class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The name of a message in the inbox."""
     key: str | None = None
     reason: str | None = None
+    until: str | None = None
+    """When a pause ends, in ISO form."""
 
 
 Sync = Callable[[], list[int]]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
+from agentrun.values.clock import seconds_of
 from agentrun.values.text import quoted
 
 _TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
@@ -69,6 +70,11 @@ def _parse(text: str) -> time | datetime | None:
 
 def _local(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC).astimezone()
+
+
+def pause_words(until: str, reason: str, now: float) -> str:
+    """A pause for people: "paused until 02:00: openai's quota". `until` is a time in ISO form."""
+    return f"paused until {moment_words(seconds_of(until), now)}: {reason}"
 
 
 def moment_words(at: float, now: float) -> str:

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from msgspec import structs, to_builtins
 
-from agentrun.checkpoint.checkpoint import Checkpoint, Running
+from agentrun.checkpoint.checkpoint import Checkpoint, Paused, Running
+from agentrun.checkpoint.checkpoint import Speed as Speed
 from agentrun.checkpoint.checkpoint import Stopped as Stopped
 from agentrun.checkpoint.summary import OpenQuestion as OpenQuestion
 from agentrun.checkpoint.summary import Summary as Summary
@@ -23,7 +24,8 @@ from agentrun.store.port import HistoryEvent as HistoryEvent
 from agentrun.store.port import Holder as Holder
 from agentrun.store.registry import known_roots
 from agentrun.system.process import boot_id
-from agentrun.values.clock import age_seconds
+from agentrun.values.clock import age_seconds, now_seconds
+from agentrun.values.until import pause_words
 from agentrun.views.pace import Pace, read_pace
 
 Status = Literal["running", "interrupted", "waiting", "failed", "finished", "damaged", "untrusted", "new"]
@@ -69,6 +71,10 @@ class JobView:
     """Why an unfinished run is not running."""
     pace: Pace | None = None
     """How fast the runner at work gets on, as soon as that is known."""
+    paused: Paused | None = None
+    """Until when, and for what, the runner at work waits."""
+    speed: Speed | None = None
+    """How fast a server lets the runner at work go, if it has asked to slow down."""
     posted: Mapping[str, int] = field(default_factory=dict)
     """What people posted and no runner has processed yet: how many of each kind of message."""
     running: Sequence[Running] = ()
@@ -114,6 +120,8 @@ class JobView:
             "stopped": to_builtins(self.stopped),
             "why": self.why,
             "pace": self.pace.as_json() if self.pace is not None else None,
+            "paused": to_builtins(self.paused),
+            "speed": to_builtins(self.speed),
             "posted": dict(self.posted),
             "running": [to_builtins(one) | {"age_seconds": age_seconds(one.since)} for one in self.running],
             "failed": [list(one) for one in self.failed],
@@ -199,6 +207,8 @@ def _unfinished(reader: Reader, checkpoint: Checkpoint, folder: Path | None) -> 
         stopped=checkpoint.stopped if holder is None else None,
         why=_why(checkpoint) if holder is None else "",
         pace=read_pace(reader, checkpoint) if holder is not None else None,
+        paused=checkpoint.paused if holder is not None else None,
+        speed=_speed(checkpoint) if holder is not None else None,
         posted=_posted(reader),
         running=checkpoint.running if holder else [],
         failed=checkpoint.failed,
@@ -215,10 +225,17 @@ def _after_crash(checkpoint: Checkpoint) -> Totals:
     return purse.totals
 
 
+def _speed(checkpoint: Checkpoint) -> Speed | None:
+    speed = checkpoint.context.speed
+    return speed if speed is not None and (speed.pace is not None or speed.number) else None
+
+
 def _why(checkpoint: Checkpoint) -> str:
     """Why nobody is at work on an unfinished run."""
     if checkpoint.stopped is not None:
         return checkpoint.stopped.reason
+    if checkpoint.paused is not None:
+        return f"killed while it was {pause_words(checkpoint.paused.until, checkpoint.paused.reason, now_seconds())}"
     if not checkpoint.running:
         return "not known: the last launch wrote no last checkpoint"
     went = "the machine restarted" if checkpoint.context.boot not in ("", boot_id()) else "crashed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -94,7 +95,7 @@ class FakeExecutor:
         self.began: list[str] = []
         self.live: set[str] = set()
         self.most_live = 0
-        self.starts = 0
+        self.starts = self.rests = 0
 
     async def start(self) -> None:
         self.starts += 1
@@ -112,7 +113,8 @@ class FakeExecutor:
             self.live.discard(key)
 
     async def rest(self) -> None:
-        pass
+        assert not self.live
+        self.rests += 1
 
     async def close(self) -> None:
         pass
@@ -139,6 +141,8 @@ class World:
         self.hook: Callable[[Hooked], None] = lambda store: None
         self.ran: list[str] = []
         self.disk: Disk | None = None
+        self.wall_clock: Callable[[], float] = time.time
+        self.sleep: Callable[[float], Awaitable[None]] = no_sleep
 
     def items(self, *keys: str, **changed: int) -> None:
         """Item k has the value of its name, or what is given for it."""
@@ -172,7 +176,8 @@ class World:
             options=Options(wait_seconds=0, **options),
             watcher=self.events.append,
             disk=self.disk,
-            sleep=no_sleep,
+            sleep=self.sleep,
+            wall_clock=self.wall_clock,
             compact_over_bytes=compact_over_bytes,
         )
 

@@ -89,9 +89,9 @@ def test_a_signal_is_the_reason(world: World) -> None:
 def test_a_quota_says_until_when_and_a_bad_key_does_not(world: World) -> None:
     world.items(*names(3))
     at = "2030-01-02T02:00:00+00:00"
-    assert world.go(always(failing("Stop", resume_at=at))).exit_code == 75
+    assert world.go(always(failing("Stop", resume_at=at)), no_wait=True).exit_code == 75
     assert (stopped(world).exit_code, stopped(world).resume_at) == (75, at)
-    assert world.go(always(failing("Stop"))).exit_code == 4
+    assert world.go(always(failing("Stop")), now=True).exit_code == 4
     assert (stopped(world).exit_code, stopped(world).resume_at) == (4, "")
 
 

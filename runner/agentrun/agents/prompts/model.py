@@ -6,6 +6,7 @@ All models of `openai:` are spoken to by chat completions, at OpenAI as at every
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from pydantic_ai.settings import ModelSettings
 
 from agentrun.agents.prompts.prompt import Prompt, base_url_of, find_key
 from agentrun.agents.servers import UNREACHED, address_of, unreached_server
+from agentrun.agents.waits import asked_by_headers
 from agentrun.errors import AgentSignal
 
 _NO_KEY = "no-key"
@@ -132,6 +134,8 @@ def readable(error: Exception, prompt: Prompt, environ: Mapping[str, str]) -> Ex
             error.provider_error_code = _without(error.provider_error_code or "", secrets)
             error.provider_error_type = _without(error.provider_error_type or "", secrets)
         if isinstance(error, ModelHTTPError):
+            if error.retry_after is None and error.headers:
+                error.retry_after = asked_by_headers(error.headers, status=error.status_code, now=time.time())
             error.headers = None  # what they say of waiting is in retry_after
         return _bare(error)
     from traceback import format_exception
