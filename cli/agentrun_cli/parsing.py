@@ -18,7 +18,7 @@ OPTIONAL = {"--pilot": "20"}
 
 class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        followed = zip(args, [*args[1:], ""], strict=True)
+        followed = zip(args, [*args, ""][1:], strict=True)
         args = [f"{one}={OPTIONAL[one]}" if one in OPTIONAL and not next_.isdigit() else one for one, next_ in followed]
         return list(super().parse_args(ctx, args))
 
