@@ -107,7 +107,7 @@ def status(agentrun: Run) -> dict[str, Any]:
 def test_it_waits_for_the_quota_and_finishes_with_nothing_failed_or_paid_twice(
     agentrun: Run, place: Path, quiet: bool
 ) -> None:
-    with serving(Provider(accepts=5, seconds=3.0)) as provider:
+    with serving(Provider(accepts=5, seconds=6.0)) as provider:
         ended = agentrun("start", "job.toml", *(["-q"] if quiet else []), SERVER=provider.url)
     assert ended.returncode == 0, ended.stderr
     assert sorted(provider.answered) == sorted(f"t{number}" for number in range(12)) and provider.refused == 1
@@ -124,7 +124,8 @@ def test_it_waits_for_the_quota_and_finishes_with_nothing_failed_or_paid_twice(
 def test_a_launch_is_started_stopped_and_restarted_during_a_pause(agentrun: Run, begin: Begin, place: Path) -> None:
     with serving(Provider(accepts=5, seconds=3600.0)) as provider:
         first = begin("start", "job.toml", SERVER=provider.url)
-        eventually(lambda: status(agentrun)["paused"], "it pauses", alive=first)
+        state = place / ".agentrun/night/state.json"
+        eventually(lambda: state.exists() and json.loads(state.read_text())["paused"], "it pauses", alive=first)
         found = status(agentrun)
         assert (found["status"], found["running"], found["counts"]["done"]) == ("running", [], 5)
         assert found["paused"]["reason"] == "the quota of the day" and found["paused"]["until"]

@@ -61,6 +61,7 @@ timeout = {timeout:25} # per attempt: nothing hangs until the morning
 retries = 3                         # after the first attempt, for errors that may be temporary{money}
 allow_failures = "100%"             # failed items do not keep the run open; the next night retries them
 stop_after_failures = 5             # this many in a row is no bad luck: stop with exit 4
+max_wait = "4h"                     # how long a quota is waited for; less than TimeoutStartSec
 grace = "20s"                       # at a stop, for items in flight; less than TimeoutStopSec
 max_age = "20h"                     # older results are run again: every night, everything is.
                                     # Without this line, only new, changed and failed items are."""

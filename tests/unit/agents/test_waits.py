@@ -16,6 +16,10 @@ NOW = 1_800_000_000.0
 IN_AN_HOUR = datetime.fromtimestamp(NOW + 3600, UTC)
 
 
+def anthropic(what: str, reset: str) -> dict[str, str]:
+    return {f"anthropic_ratelimit_{what}_remaining": "0", f"anthropic_ratelimit_{what}_reset": reset}
+
+
 def asked(status: int = 429, **headers: str) -> float | None:
     return asked_by_headers({name.replace("_", "-"): value for name, value in headers.items()}, status=status, now=NOW)
 
@@ -33,11 +37,8 @@ def asked(status: int = 429, **headers: str) -> float | None:
         ({"x_ratelimit_remaining": "0", "x_ratelimit_reset": str(NOW + 60)}, 60),
         ({"x_ratelimit_remaining": "0", "x_ratelimit_reset": str(int(NOW + 60) * 1000)}, 60),
         ({"ratelimit_remaining": "0", "ratelimit_reset": "50"}, 50),
-        ({"anthropic_ratelimit_tokens_remaining": "0", "anthropic_ratelimit_tokens_reset": IN_AN_HOUR.isoformat()}, 3600),
-        (
-            {"anthropic_ratelimit_input_tokens_remaining": "0", "anthropic_ratelimit_input_tokens_reset": "2027-01-15T08:00:30Z"},
-            30,
-        ),
+        (anthropic("tokens", IN_AN_HOUR.isoformat()), 3600),
+        (anthropic("input_tokens", "2027-01-15T08:00:30Z"), 30),
         # The longest of those that are used up; one that is not used up is not the reason.
         (
             {
