@@ -147,7 +147,7 @@ def test_a_launch_is_started_stopped_and_restarted_during_a_pause(agentrun: Run,
     assert sorted(provider.answered) == sorted(f"t{number}" for number in range(12)) and provider.refused == 1
 
 
-@pytest.mark.parametrize("flags", [("--no-wait",), ("--max-wait", "1h"), ("--max-time", "30m")])
+@pytest.mark.parametrize("flags", [("--no-wait",), ("--max-wait", "1h")])
 def test_where_it_may_not_wait_so_long_it_is_exit_75_at_once(
     agentrun: Run, place: Path, flags: tuple[str, ...]
 ) -> None:

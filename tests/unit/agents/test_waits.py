@@ -20,7 +20,7 @@ def anthropic(what: str, reset: str) -> dict[str, str]:
     return {f"anthropic_ratelimit_{what}_remaining": "0", f"anthropic_ratelimit_{what}_reset": reset}
 
 
-def asked(status: int = 429, **headers: str) -> float | None:
+def asked(headers: dict[str, str], status: int = 429) -> float | None:
     return asked_by_headers({name.replace("_", "-"): value for name, value in headers.items()}, status=status, now=NOW)
 
 
@@ -51,7 +51,7 @@ def asked(status: int = 429, **headers: str) -> float | None:
     ],
 )  # fmt: skip
 def test_what_the_headers_say(headers: dict[str, str], seconds: float) -> None:
-    assert asked(**headers) == pytest.approx(seconds)
+    assert asked(headers) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -67,13 +67,13 @@ def test_what_the_headers_say(headers: dict[str, str], seconds: float) -> None:
     ],
 )
 def test_headers_that_do_not_say(headers: dict[str, str]) -> None:
-    assert asked(**headers) is None
+    assert asked(headers) is None
 
 
 def test_limits_that_another_error_tells_of_are_not_its_reason() -> None:
     used_up = {"x_ratelimit_remaining_requests": "0", "x_ratelimit_reset_requests": "5h"}
-    assert asked(400, **used_up) is None and asked(500, **used_up) is None
-    assert asked(503, retry_after="9") == 9
+    assert asked(used_up, 400) is None and asked(used_up, 500) is None
+    assert asked({"retry_after": "9"}, 503) == 9
 
 
 def limited(reset: str) -> Failure:

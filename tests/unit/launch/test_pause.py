@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -137,10 +138,10 @@ def test_what_is_in_flight_finishes_first_and_the_checkpoint_says_until_when(wor
     ids=["max_wait", "max_time", "--max-time", "--no-wait"],
 )
 def test_it_is_not_begun_if_it_would_end_too_late_or_nobody_wants_it(
-    world: World, limits: dict[str, float], options: dict[str, float]
+    world: World, limits: dict[str, Any], options: dict[str, Any]
 ) -> None:
     world.items(*names(4))
-    world.job = replace(world.job, **limits)  # type: ignore[arg-type]
+    world.job = replace(world.job, **limits)
     Clock(world)
     executor = FakeExecutor(refusing(quota(BEGAN + 2 * HOUR)))
     summary = world.go(executor=executor, **options)
