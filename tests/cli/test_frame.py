@@ -33,6 +33,12 @@ def frame(scene: Scene, width: int, height: int, now: float = NOW) -> list[str]:
     return draw_frame(scene, now, width, height)
 
 
+def test_a_pause_says_until_when_and_why_and_not_that_it_stops() -> None:
+    scene = replace(SCENE, paused="paused until 02:00: openai's quota", halt=Halt(NOW), in_flight=())
+    assert frame(scene, 80, 24)[2:] == ["paused until 02:00: openai's quota"]
+    assert frame(scene, 20, 5)[2:] == ["paused until 02:00:…"]
+
+
 def test_80_by_24() -> None:
     assert frame(SCENE, 80, 24) == [
         "━" * 46 + "─" * 19 + "  72 %  5m left",
