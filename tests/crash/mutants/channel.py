@@ -14,6 +14,7 @@ def _faults(boundary: str, kind: str) -> str:
 FORKS = "tests/unit/executors/test_forks.py"
 FROZEN = "tests/unit/system/test_deadlines.py"
 FROZEN_RUNNER = "tests/identity/test_frozen_runner.py"
+REPLIES = "tests/unit/executors/programs/test_runner_connection.py"
 SERVE = "tests/unit/executors/programs/test_serve.py"
 STRAY = "tests/unit/executors/test_stray.py::test_an_outcome_of_another_attempt_ends_the_worker_and_the_attempt_is_lost"
 
@@ -148,7 +149,7 @@ if given.get("id", end.id) != end.id:
         "RunnerConnection.call",
         "{name: reply.pop(name, None) for name in address} != address",
         "False",
-        (_faults("program", "swapped"),),
+        (REPLIES, _faults("program", "swapped")),
     ),
     Mutant(
         "a forked child speaks for its worker",
@@ -201,7 +202,10 @@ if given.get("id", end.id) != end.id:
         "Launch._grant_grace",
         "self._grace = Deadline(..., ...)",
         "asyncio.get_running_loop().call_later(self._job.grace_seconds, slots.cancel)",
-        (f"{FROZEN_RUNNER}::test_frozen_past_the_grace_period_what_has_arrived_counts",),
+        (
+            "tests/unit/launch/test_limits.py::test_frozen_past_the_grace_period_what_has_arrived_counts",
+            f"{FROZEN_RUNNER}::test_frozen_past_the_grace_period_what_has_arrived_counts",
+        ),
     ),
     Mutant(
         "a call overtakes what was sent before it",

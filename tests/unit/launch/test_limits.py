@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 from dataclasses import replace
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.events import Stopping
 from agentrun.launch.launch import Launch
+from agentrun.system.deadlines import LATE_SECONDS
 from unit.launch.bench import (
     FakeExecutor,
     World,
@@ -101,6 +104,33 @@ def test_without_an_end_the_grace_period_cancels(world: World) -> None:
 
     assert world.go(script).exit_code == 129
     assert world.state() is not None
+
+
+def test_frozen_past_the_grace_period_what_has_arrived_counts(world: World) -> None:
+    world.items("a")
+    world.job = replace(world.job, grace_seconds=0.05)
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+
+    async def script(attempt: Attempt, channel: Channel) -> Outcome:
+        await asyncio.get_running_loop().sock_recv(ours, 1)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return await answer(attempt, channel)
+
+    executor = FakeExecutor(script)
+
+    async def during(launch: Launch) -> None:
+        while not executor.live:
+            await asyncio.sleep(0)
+        launch.request_stop(15)
+        theirs.sendall(b"x")
+        # As if the process had been frozen.
+        time.sleep(0.05 + LATE_SECONDS + 0.2)
+
+    with ours, theirs:
+        summary = world.go(executor=executor, during=during)
+    assert summary.counts["done"] == 1
 
 
 def test_a_signal_before_the_work_begins_starts_nothing(world: World) -> None:
