@@ -69,9 +69,7 @@ def test_without_it_refusals_use_up_the_retries(agentrun: Run, make_job: Make) -
     assert ended.returncode in (1, 4) and "429" in ended.stderr and server.refused > 0
 
 
-def test_tokens_hold_across_a_kill(
-    agentrun: Run, begin: Callable[..., subprocess.Popen[str]], make_job: Make
-) -> None:
+def test_tokens_hold_across_a_kill(agentrun: Run, begin: Callable[..., subprocess.Popen[str]], make_job: Make) -> None:
     per_second, burst, each, items, width = 200.0, 1200.0, 100, 30, 4
     make_job(items, f'tokens = "12k/min"\nconcurrency = {width}')
     began = time.monotonic()

@@ -1,6 +1,6 @@
 """A server on loopback that takes so many requests a second and refuses the others with 429.
 
-`POST /` with `{"key": …, "tokens": …}`; the answer is the same, after `seconds`. It keeps a book of everything that came.
+`POST /` with `{"key": …, "tokens": …}`; the answer is the same, after `seconds`. It keeps a book of what came.
 Only the standard library: `make bench` and the tests use it alike.
 """
 
