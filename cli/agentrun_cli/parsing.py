@@ -30,7 +30,7 @@ class Command(TyperCommand):
 
 
 def with_numbers(words: list[str]) -> list[str]:
-    """The words of a command line, with the number that a flag stands for without one; what follows `--` is a program's."""
+    """The words, with the number that a flag stands for without one. What follows `--` is a program's own."""
     ours = words.index("--") if "--" in words else len(words)
     followed = zip(words[:ours], [*words[1:], ""], strict=False)
     given = [f"{one}={OPTIONAL[one]}" if one in OPTIONAL and not next_.isdigit() else one for one, next_ in followed]
