@@ -91,7 +91,14 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 def nothing_left(tmp_path: Path) -> Iterator[None]:
     """For tests that detach: whatever still works in the test's folder at its end is ended, also if the test failed."""
     yield
-    eventually(lambda: not [os.kill(pid, signal.SIGKILL) for pid in _at_work_in(tmp_path)], "nothing is left")
+    eventually(lambda: not _kill_all(_at_work_in(tmp_path)), "nothing is left")
+
+
+def _kill_all(pids: list[int]) -> list[int]:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return pids
 
 
 def _at_work_in(folder: Path) -> list[int]:

@@ -70,7 +70,7 @@ def test_without_it_refusals_use_up_the_retries(agentrun: Run, make_job: Make) -
 
 
 def test_tokens_hold_across_a_kill(agentrun: Run, begin: Callable[..., subprocess.Popen[str]], make_job: Make) -> None:
-    per_second, burst, each, items, width = 200.0, 1200.0, 100, 30, 4
+    per_second, burst, each, items, width = 200.0, 1200.0, 100, 24, 4
     make_job(items, f'tokens = "12k/min"\nconcurrency = {width}')
     began = time.monotonic()
     with serve_limited() as server:
@@ -78,12 +78,14 @@ def test_tokens_hold_across_a_kill(agentrun: Run, begin: Callable[..., subproces
         eventually(lambda: len(server.calls) >= burst / each + 3, "the burst is used up", alive=process)
         process.send_signal(signal.SIGKILL)
         process.wait(timeout=PATIENCE_SECONDS)
-        before = len(server.calls)
+        before, resumed = len(server.calls), time.monotonic()
         ended = agentrun("resume", "n", SERVER=server.url)
         assert ended.returncode == 0, ended.stderr
     asked = Counter(call.key for call in server.calls)
     assert before < items <= len(server.calls) <= items + width and len(asked) == items
     # From before the first launch to each call, whatever delays us or the server: one burst, and the limit's pace.
-    for number, call in enumerate(server.calls, start=1):
-        most = burst + per_second * (call.at - began)
-        assert (number - 1) * each <= most, f"call {number} of {len(server.calls)} came too early"
+    for number, call in enumerate(server.calls):
+        assert number * each <= burst + per_second * (call.at - began), f"call {number} came too early"
+    # And the burst was the first launch's.
+    for number, call in enumerate(server.calls[before:]):
+        assert number * each <= per_second * (call.at - resumed), f"call {number} after the kill came too early"

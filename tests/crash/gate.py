@@ -2,9 +2,9 @@
 
     PYTHONPATH=tests python -m crash.gate [NAME…]
 
-Each seeded bug goes into its own copy of the library and the command line, and the tests that must catch it run against that copy. Only a
-failed assertion counts as a catch: a timeout or another error says nothing about the bug. First the same tests run
-against an unchanged copy, and must pass.
+Each seeded bug goes into its own copy of the library and the command line, and the tests that must catch it run against
+that copy. Only a failed assertion counts as a catch: a timeout or another error says nothing about the bug. First the
+same tests run against an unchanged copy, and must pass.
 
 Some bugs show only when a kill or a signal comes at the right moment. What was missed is therefore tried again, at most
 twice, and the line says so.

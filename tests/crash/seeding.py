@@ -1,4 +1,5 @@
-"""Seeding a bug: where in the syntax of the library, or of the command line, it goes, found by function and pattern instead of by file and line.
+"""Seeding a bug: where in the syntax of the library, or of the command line, it goes. The place is found by function
+and pattern instead of by file and line.
 
 A pattern is Python: an expression, or statements that follow one another; `...` stands for any expression. Comments,
 formatting, the module that holds the function, and everything else in the function may change without touching the

@@ -21,7 +21,7 @@ MUTANTS = [
         "Meters.keep",
         "context.tokens_until = ...",
         "pass",
-        ("tests/cli/test_speed.py::test_tokens_hold_across_a_kill",),
+        (f"{METERS}::test_tokens_of_launches_that_were_killed_stay_used",),
     ),
     Mutant(
         "a launch that was killed used nothing after its last checkpoint",
@@ -46,14 +46,14 @@ MUTANTS = [
     ),
     Mutant(
         "--detach returns before the first checkpoint",
-        "agentrun_cli:_run",
-        "launched: list[Launch] = []",
+        "agentrun_cli:launch",
+        "ready = make_ready(opened, tells=...)",
         """
-        launched: list[Launch] = []
+        ready = make_ready(opened, tells=not given.get("plan"))
         store.folder.mkdir(parents=True, exist_ok=True)
         detaching.hand_over(job.name, job.name, store.folder, quiet=False, as_json=False)
         """,
-        (f"{DETACH}::test_what_is_wrong_is_said_in_the_foreground_with_its_code",),
+        (f"{DETACH}::test_items_may_come_from_standard_input",),
     ),
     Mutant(
         "a detached launch stays in the session of its terminal",
