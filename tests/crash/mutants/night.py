@@ -39,7 +39,7 @@ MUTANTS = [
     ),
     Mutant(
         "the speed that a server bore holds for ever",
-        "Attempts.restore_speed",
+        "Speed.restore",
         "0 <= self._wall_clock() - speed.at <= SPEED_HOLDS_SECONDS",
         "True",
         (f"{SPEED}::test_a_speed_is_taken_up_again_within_ten_minutes",),
