@@ -103,7 +103,7 @@ def _layer(given: Given, command: Sequence[str] | None, base: Path, *, agent: st
 
 def _text_or_file(given: str, here: Path, base: Path) -> str:
     """The prompt as typed; the path after an `@` is made relative to the job's folder."""
-    from agentrun.job.build import prompt_file
+    from agentrun.job.prompt import prompt_file
 
     path = prompt_file(given)
     return f"@{os.path.relpath(here / path, base)}" if path else given

@@ -78,8 +78,11 @@ def _wait(process: subprocess.Popen[bytes], pipe: int, caught: list[int]) -> int
 # ---- in the session of its own
 
 
-def hand_over(job: str, name: str, folder: Path, *, quiet: bool, as_json: bool) -> None:
-    """Say how to reach the launch, move its streams to the log, and let the command in the foreground exit."""
+def hand_over(job: str, name: str, folder: Path, *, quiet: bool, as_json: bool, asks_later: bool = False) -> None:
+    """Say how to reach the launch, move its streams to the log, and let the command in the foreground exit.
+
+    `asks_later` if on a terminal it would ask after its pilot whether to run the rest: now it stops there.
+    """
     global _handed_over_at
     if _handed_over_at is None:
         return
@@ -89,6 +92,8 @@ def hand_over(job: str, name: str, folder: Path, *, quiet: bool, as_json: bool) 
         console.say(f"  to watch:     agentrun status {name} --watch")
         console.say(f"  to follow:    agentrun log {name} -f")
         console.say(f"  to stop:      agentrun stop {name}")
+        if asks_later:
+            console.say(f"  the rest:     agentrun resume {name}, when the pilot is over (--yes runs it at once)")
     if as_json:
         # A terminal that was closed meanwhile is no reason to stop.
         with suppress(OSError, console.ReaderGone):

@@ -218,8 +218,14 @@ def _run(ready: Ready, store: Store, asked: Asked, options: Options, *, every_se
         view.watch(event)
         if isinstance(event, Began) and store.folder is not None:
             # Not the name from above: the job may be known only now, by its first checkpoint.
-            shown, as_json = how_to_name(job.name, store.folder, asked), bool(asked.given.get("as_json"))
-            detaching.hand_over(job.name, shown, store.folder, quiet=bool(quiet), as_json=as_json)
+            detaching.hand_over(
+                job.name,
+                how_to_name(job.name, store.folder, asked),
+                store.folder,
+                quiet=bool(quiet),
+                as_json=bool(asked.given.get("as_json")),
+                asks_later=options.pilot is not None and not asked.given.get("yes"),
+            )
 
     async def main() -> Summary:
         with stop_on_signals(job, lambda: launched[0] if launched else None, exits=True):

@@ -18,9 +18,7 @@ OPTIONAL = {"--pilot": "20"}
 
 class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        followed = zip(args, [*args, ""][1:], strict=True)
-        args = [f"{one}={OPTIONAL[one]}" if one in OPTIONAL and not next_.isdigit() else one for one, next_ in followed]
-        return list(super().parse_args(ctx, args))
+        return list(super().parse_args(ctx, with_numbers(args)))
 
     def get_params(self, ctx: Any) -> Any:
         return _spare(super().get_params(ctx))
@@ -29,6 +27,14 @@ class Command(TyperCommand):
         from agentrun_cli.manual import command_page
 
         formatter.write(command_page(self, ctx))
+
+
+def with_numbers(words: list[str]) -> list[str]:
+    """The words, with the number that a flag stands for without one. What follows `--` is a program's own."""
+    ours = words.index("--") if "--" in words else len(words)
+    followed = zip(words[:ours], [*words[1:], ""], strict=False)
+    given = [f"{one}={OPTIONAL[one]}" if one in OPTIONAL and not next_.isdigit() else one for one, next_ in followed]
+    return given + words[ours:]
 
 
 class Group(TyperGroup):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agentrun.agents.context import Context
     from agentrun.agents.messages import Answer
-    from agentrun.api import Summary, arun, run
+    from agentrun.api import arun, run
     from agentrun.errors import (
         AgentError,
         AgentrunError,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from agentrun.item import Item
     from agentrun.job.job import Job
     from agentrun.store.memory import MemoryStore
+    from agentrun.summary import Summary
 
 # Loaded on first use: `agentrun status` needs next to nothing of this.
 _HOMES = {
@@ -41,7 +42,7 @@ _HOMES = {
     "Item": "item",
     "Job": "job.job",
     "MemoryStore": "store.memory",
-    "Summary": "api",
+    "Summary": "summary",
     "arun": "api",
     "run": "api",
 }

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from waiting import PATIENCE_SECONDS
+from waiting import PATIENCE_SECONDS, eventually
 
 COMMAND = str(Path(sys.executable).parent / "agentrun")
 AGENT = """\
@@ -82,6 +85,42 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         if process.poll() is None:
             process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def nothing_left(tmp_path: Path) -> Iterator[None]:
+    """For tests that detach: whatever still works in the test's folder at its end is ended, also if the test failed."""
+    yield
+    eventually(lambda: not _kill_all(_at_work_in(tmp_path)), "nothing is left")
+
+
+def _kill_all(pids: list[int]) -> list[int]:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return pids
+
+
+def _at_work_in(folder: Path) -> list[int]:
+    """The processes whose current folder is in there; where /proc does not tell, those that hold a job's lock."""
+    if not os.path.isdir("/proc/self"):
+        locks = [json.loads(path.read_text() or "{}") for path in folder.rglob(".agentrun/*/lock")]
+        return [held["pid"] for held in locks if "pid" in held and _is_alive(held["pid"])]
+    found = []
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        with suppress(OSError):
+            is_there = Path(os.readlink(f"/proc/{pid}/cwd")).is_relative_to(folder)
+            if is_there and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                found.append(pid)
+    return found
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
 
 
 @pytest.fixture

@@ -8,13 +8,14 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from cli.conftest import AGENT, COMMAND, Run, environment
+from cli.terminal import Terminal
 from waiting import PATIENCE_SECONDS, eventually
 
 TERMINALS, LANES = 20, 4
@@ -27,12 +28,7 @@ ON_A_TERMINAL = (
 """Makes standard input the controlling terminal: closing it then hangs up on everything there."""
 
 
-@pytest.fixture(autouse=True)
-def let_go(tmp_path: Path) -> Iterator[None]:
-    """What a failing test has left behind ends by itself."""
-    yield
-    for folder in (path.parent for path in tmp_path.rglob("job.toml")):
-        (folder / "go").touch()
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 def state(folder: Path) -> Path:
@@ -60,6 +56,7 @@ def test_it_returns_once_the_first_checkpoint_is_on_disk_and_the_run_finishes(ag
     assert ended.returncode == 0, ended.stderr
     assert "work: 3 items" in ended.stderr and "work: detached (pid " in ended.stderr
     assert "agentrun status work --watch" in ended.stderr and "agentrun stop work" in ended.stderr
+    assert (state(job) / "state.json").exists(), "it returned before the first checkpoint"
     assert json.loads((state(job) / "state.json").read_text())["context"]["launches"] == 1
     pid = holder(job)
     assert f"(pid {pid})" in ended.stderr and os.getsid(pid) == pid
@@ -123,6 +120,35 @@ def test_items_may_come_from_standard_input(agentrun: Run, job: Path) -> None:
     results = job / "typed.results.jsonl"
     eventually(results.exists, "the run finishes")
     assert [json.loads(line)["output"] for line in results.read_text().splitlines()] == ["ONE", "TWO"]
+
+
+def test_nobody_is_asked_after_a_pilot_not_even_where_a_terminal_still_is(agentrun: Run, job: Path) -> None:
+    terminal = Terminal("start", "--detach", "--pilot", "2", cwd=job)
+    try:
+        code, said = terminal.end()
+    finally:
+        terminal.close()
+    assert code == 0 and "the rest:     agentrun resume work, when the pilot is over" in said and "[y/N]" not in said
+    log = state(job) / "launch.log"
+    eventually(lambda: "the pilot of 2 is over" in log.read_text(), "the pilot is over")
+    assert "[y/N]" not in log.read_text()
+    eventually(lambda: stopped_by(agentrun, job) == ("pilot", 4), "it stopped there")
+    assert agentrun("resume", "work", "--detach", cwd=job).returncode == 0
+    eventually(lambda: is_finished(job), "the rest is run")
+
+
+def test_with_yes_the_rest_runs_after_the_pilot(agentrun: Run, job: Path) -> None:
+    for number in range(7):
+        (job / "items" / f"{number}.txt").write_text(f"text {number}")
+    ended = agentrun("start", "--detach", "--pilot", "6", "--yes", cwd=job)
+    assert ended.returncode == 0 and "the rest:" not in ended.stderr
+    eventually(lambda: is_finished(job), "everything is run")
+    assert "the pilot of 6 is over" in (state(job) / "launch.log").read_text()
+
+
+def stopped_by(agentrun: Run, job: Path) -> tuple[str, int]:
+    stopped = json.loads(agentrun("status", "work", "--json", cwd=job).stdout).get("stopped") or {}
+    return stopped.get("by", ""), stopped.get("exit_code", 0)
 
 
 def test_a_module_in_the_current_folder_takes_no_place_of_ours(agentrun: Run, job: Path) -> None:

@@ -15,6 +15,7 @@ from needs import require_module
 from waiting import eventually
 
 require_module("apprise", extra="notify")
+pytestmark = pytest.mark.usefixtures("nothing_left")
 PASSWORD, PATH_TOKEN = "Pa55wordOfTheHook", "T0kenInThePath"
 
 
@@ -74,6 +75,17 @@ def test_the_end_is_told_and_no_address_is_on_disk(agentrun: Run, job: Path, hoo
     told = json.loads((job / "told.json").read_text())
     assert told["occasion"] == "finished" and told["counts"]["done"] == 3 and told["exit_code"] == 0
     assert PASSWORD not in written(tmp_path) and PATH_TOKEN not in written(tmp_path)
+
+
+def test_a_notice_is_sent_when_everything_is_on_disk(agentrun: Run, job: Path) -> None:
+    look = "cat >told.json; cp .agentrun/work/state.json then.json 2>/dev/null || ls >then.txt"
+    wants_notices(job, f'after = 0\ncommand = ["sh", "-c", "{look}"]')
+    assert agentrun("start", "--limit", "1", cwd=job).returncode == 4
+    then = json.loads((job / "then.json").read_text())
+    assert then["counts"]["done"] == 1 and not then["running"]
+    assert then["stopped"] is not None and then["stopped"]["exit_code"] == 4
+    assert agentrun("resume", "work", cwd=job).returncode == 0
+    assert "work.results.jsonl" in (job / "then.txt").read_text()
 
 
 def test_failed_items_are_told_and_a_short_launch_is_not(agentrun: Run, job: Path, hook: Hook) -> None:

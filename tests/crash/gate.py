@@ -2,9 +2,9 @@
 
     PYTHONPATH=tests python -m crash.gate [NAME…]
 
-Each seeded bug goes into its own copy of the library, and the tests that must catch it run against that copy. Only a
-failed assertion counts as a catch: a timeout or another error says nothing about the bug. First the same tests run
-against an unchanged copy, and must pass.
+Each seeded bug goes into its own copy of the library and the command line, and the tests that must catch it run against
+that copy. Only a failed assertion counts as a catch: a timeout or another error says nothing about the bug. First the
+same tests run against an unchanged copy, and must pass.
 
 Some bugs show only when a kill or a signal comes at the right moment. What was missed is therefore tried again, at most
 twice, and the line says so.
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from crash import noticing
 from crash.mutants import MUTANTS
-from crash.seeding import LIBRARY, Mutant, seed
+from crash.seeding import COMMAND_LINE, LIBRARY, Mutant, seed
 from crash.workload import tmpfs
 
 ROOT = Path(__file__).parent.parent.parent
@@ -68,11 +68,11 @@ def judge(mutant: Mutant) -> Verdict:
 def _judge_once(mutant: Mutant) -> Verdict:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="agentrun-gate-", dir=tmpfs()) as folder:
-        copy = Path(folder) / "agentrun"
-        shutil.copytree(LIBRARY, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        for package in (LIBRARY, COMMAND_LINE):
+            shutil.copytree(package, Path(folder, package.name), ignore=shutil.ignore_patterns("__pycache__"))
         if mutant is not WITHOUT:
             path, text = seed(mutant)
-            (copy / path).write_text(text)
+            Path(folder, path).write_text(text)
         # A seeded bug may keep a condition from ever coming: that is a catch, and need not take two minutes.
         patience = {} if mutant is WITHOUT else {"AGENTRUN_TEST_PATIENCE_SECONDS": "20"}
         caught_by, trouble = _run_tests(mutant.tests, Path(folder), patience)

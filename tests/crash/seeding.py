@@ -1,4 +1,5 @@
-"""Seeding a bug: where in the library's syntax it goes, found by function and pattern instead of by file and line.
+"""Seeding a bug: where in the syntax of the library, or of the command line, it goes. The place is found by function
+and pattern instead of by file and line.
 
 A pattern is Python: an expression, or statements that follow one another; `...` stands for any expression. Comments,
 formatting, the module that holds the function, and everything else in the function may change without touching the
@@ -14,7 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-LIBRARY = Path(__file__).parent.parent.parent / "runner" / "agentrun"
+_REPOSITORY = Path(__file__).parent.parent.parent
+LIBRARY, COMMAND_LINE = _REPOSITORY / "runner" / "agentrun", _REPOSITORY / "cli" / "agentrun_cli"
 
 _Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -25,7 +27,7 @@ class Mutant:
 
     name: str
     where: str
-    """The qualified name of a function: `FolderStore.finish`."""
+    """The qualified name of a function: `FolderStore.finish`; `agentrun_cli:launch` for one of the command line."""
     old: str
     new: str
     """What replaces `old`; empty to leave it out."""
@@ -39,7 +41,7 @@ class DoesNotApply(Exception):
 
 
 def seed(mutant: Mutant) -> tuple[Path, str]:
-    """The file to change, relative to the library, and its new text."""
+    """The file to change, which begins with its package, and its new text."""
     path, tree, scope = _find_scope(mutant.where)
     _replace(mutant, scope)
     _parsed.cache_clear()
@@ -55,7 +57,8 @@ def check(mutant: Mutant) -> None:
 
 @cache
 def _texts() -> dict[Path, str]:
-    return {path.relative_to(LIBRARY): path.read_text() for path in sorted(LIBRARY.rglob("*.py"))}
+    roots = (LIBRARY, COMMAND_LINE)
+    return {path.relative_to(root.parent): path.read_text() for root in roots for path in sorted(root.rglob("*.py"))}
 
 
 @cache
@@ -64,9 +67,11 @@ def _parsed(path: Path) -> ast.Module:
 
 
 def _find_scope(name: str) -> tuple[Path, ast.Module, _Scope]:
-    names = name.split(".")
+    package, _, function = name.rpartition(":")
+    names = function.split(".")
+    texts = {path: text for path, text in _texts().items() if path.parts[0] == (package or LIBRARY.name)}
     # Parsing all of the library takes a second.
-    trees = [(path, _parsed(path)) for path, text in _texts().items() if f"def {names[-1]}(" in text]
+    trees = [(path, _parsed(path)) for path, text in texts.items() if f"def {names[-1]}(" in text]
     found = [(path, tree, scope) for path, tree in trees for scope in _scopes(tree, names)]
     if len(found) != 1:
         places = ", ".join(str(path) for path, _, _ in found) or "nowhere"

@@ -30,3 +30,7 @@ def test_a_wheel_installed_elsewhere_runs_a_job(tmp_path: Path) -> None:
     command = str(site / "bin/agentrun")
     call(command, "init", "mine")
     assert "3 of 3" in call(command, "start", "mine/job.toml")
+    # Its style is a file of the package that is no Python.
+    call(command, "report", "mine/job.toml", "-o", "report.html")
+    style = (REPOSITORY / "runner/agentrun/report/page.css").read_text()
+    assert style.split("{", 1)[0].strip() in (tmp_path / "report.html").read_text()

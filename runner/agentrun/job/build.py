@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 import re
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from agentrun.job.job import STANDARD_INPUT, Empty, Isolation, ItemsKind, ItemsS
 from agentrun.job.money import read_budget, read_prices, read_token_budget
 from agentrun.job.notify import read_notify
 from agentrun.job.output import ITEM_NAMES, RUN_NAMES, OutputTemplate
+from agentrun.job.prompt import read_base_url, read_model, read_prompt, read_template
 from agentrun.values import json as jsontext
-from agentrun.values.templates import check_argv, check_prompt, escape, fill, names_in
+from agentrun.values.templates import check_argv, escape, fill, names_in
 from agentrun.values.text import quoted
 from agentrun.values.units import NONE_ALLOWED, Rate, parse_allowance, parse_duration, parse_length, parse_rate
 from agentrun.values.until import parse_until
@@ -25,8 +26,6 @@ NAME_LIMIT_BYTES = 100
 _ISOLATIONS: tuple[Isolation, ...] = ("process", "thread")
 _PARSES: tuple[Parse, ...] = ("text", "json")
 _EMPTIES: tuple[Empty, ...] = ("warn", "fail", "allow")
-PROVIDERS = ("openai", "anthropic", "google")
-"""The providers of a prompt's model: `openai:…`."""
 
 
 def job_name(layers: Sequence[Layer], *, has_file: bool, default_name: str) -> str:
@@ -54,7 +53,7 @@ def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default
     items = _items(values, texts, where)
     agent = _agent(values, where)
     command = _command(values, items.kind)
-    prompt = _prompt(values, items.kind, params)
+    prompt = read_prompt(values, items.kind, params)
     concurrency = values.whole("run.concurrency", 1, least=1)
     carry = values.flag("carry")
     if carry and concurrency > 1:
@@ -69,10 +68,10 @@ def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default
         agent=agent,
         command=command,
         prompt=prompt,
-        model=_model(values),
-        system=_template(values, "system", items.kind, params),
+        model=read_model(values),
+        system=read_template(values, "system", items.kind, params),
         schema=values.text("schema", 'write the path of a JSON Schema, such as "answer.json"'),
-        base_url=_base_url(values),
+        base_url=read_base_url(values),
         max_output_tokens=values.whole_or_none("max_output_tokens", least=1),
         temperature=values.number("temperature", "write a number from 0 to 2", fits=lambda found: 0 <= found <= 2),
         parse=values.choice("parse", _PARSES) or "text",
@@ -297,71 +296,6 @@ def _command(values: Values, kind: str) -> tuple[str, ...] | None:
         shown_name = "{" + named[0] + "}"
         raise value.refuse(f"has {shown_name} in it; with serve = true, each item is a line on standard input")
     return command
-
-
-def prompt_file(text: str) -> str | None:
-    """The path in a prompt of the form `@path`; None if the prompt is the text itself."""
-    return text[1:].strip() if text.startswith("@") and not text.startswith("@@") else None
-
-
-def _prompt(values: Values, kind: str, params: Collection[str]) -> str | None:
-    prompt = _template(values, "prompt", kind, params)
-    value = values.get("prompt")
-    if value is not None and values.get("model") is None:
-        raise value.refuse('needs a model; write model = "openai:gpt-5-mini", for example, or give --model')
-    return prompt
-
-
-def _template(values: Values, key: str, kind: str, params: Collection[str]) -> str | None:
-    """A prompt with its placeholders checked, or `@` and a path: that file is read when the agent is loaded."""
-    text = values.text(key, 'write text, in quotes, or "@" and the path of a file: "@prompt.md"')
-    if text is None:
-        return None
-    value = values.get(key)
-    assert value is not None
-    if (path := prompt_file(text)) is not None:
-        if not path:
-            raise value.wants('write the path of a file after the @, such as "@prompt.md"')
-        return text
-    try:
-        check_prompt(text, kind=kind, params=params, attaches=key == "prompt")
-    except ValueError as error:
-        raise value.refuse(str(error)) from None
-    return text
-
-
-def _model(values: Values) -> str | None:
-    would_do = ", ".join(f"{name}:…" for name in PROVIDERS)
-    model = values.text("model", 'write the provider and the model, such as "openai:gpt-5-mini"')
-    if model is None:
-        return None
-    provider, colon, name = model.partition(":")
-    if not colon or provider not in PROVIDERS or not name.strip():
-        value = values.get("model")
-        assert value is not None
-        raise value.wants(
-            f"write the provider and the model: {would_do}; for your own server use openai:… with base_url"
-        )
-    return model
-
-
-def _base_url(values: Values) -> str | None:
-    url = values.text("base_url", 'write a URL such as "http://localhost:11434/v1"')
-    if url is None:
-        return None
-    value = values.get("base_url")
-    assert value is not None
-    scheme, separator, rest = url.partition("://")
-    host = rest.partition("/")[0]
-    if scheme not in ("http", "https") or not separator or not host or re.search(r"\s", url):
-        raise value.wants('write a URL such as "http://localhost:11434/v1"')
-    if "@" in host:
-        # Not quoted: it may contain a password.
-        raise value.refuse("has a user in it; leave that out: keys come from the environment (OPENAI_API_KEY)")
-    model = values.text("model")
-    if model is not None and not model.startswith("openai:"):
-        raise value.refuse(f'is for servers that speak the OpenAI API, but the model is "{model}"; write openai:…')
-    return url
 
 
 def _output(values: Values, texts: Mapping[str, str], *, name: str, base: Path, items: ItemsSpec) -> str:

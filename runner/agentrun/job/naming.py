@@ -14,8 +14,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from agentrun.job.build import prompt_file
 from agentrun.job.job import STANDARD_INPUT, Job
+from agentrun.job.prompt import prompt_file
 
 HASH_DIGITS = 4
 _STEM_LIMIT_BYTES = 32

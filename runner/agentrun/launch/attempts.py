@@ -147,7 +147,7 @@ class Attempts:
             )
             if speed.refused and row in speed.refused:
                 attempt.refused = speed.refused[row].count
-            end = RunnerEnd(self, slot, work, attempt, remembered)
+            end = RunnerEnd(self, slot, work, attempt, remembered, is_over=asyncio.Event() if run.item_budget else None)
             at, began = round(time.time(), 3), self._clock()
             self._running += 1
             try:

@@ -95,10 +95,6 @@ class RunnerEnd:
     _heard: int = 0
     """How many messages have arrived."""
 
-    def __post_init__(self) -> None:
-        if self._launch.run.item_budget:
-            self.is_over = asyncio.Event()
-
     @property
     def recall(self) -> Recall:
         if self._recall is None:

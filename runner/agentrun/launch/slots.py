@@ -119,14 +119,16 @@ class Slots:
     def advance(self, units: Sequence[Unit]) -> None:
         """While the checkpoint of these units is made: each slot that they free, and each idle one, takes its next
         item, which starts once that checkpoint is on disk."""
+        # As the property `width`, which would be two calls more for every item.
+        width = 1 if self._attempts.outages.is_down else self._width
         for unit in units:
             if unit.slot is None:
                 self._note_message(unit)
-            elif len(self.in_flight) <= self.width and (work := self._next()) is not None:
+            elif len(self.in_flight) <= width and (work := self._next()) is not None:
                 self.in_flight[unit.slot] = self._next_of[unit.slot] = work
             else:
                 self.in_flight.pop(unit.slot, None)
-        while self._idle and len(self.in_flight) < self.width and (work := self._next()) is not None:
+        while self._idle and len(self.in_flight) < width and (work := self._next()) is not None:
             slot = self._idle.pop()
             self.in_flight[slot] = work
             self._starting.append(slot)

@@ -26,8 +26,10 @@ class ItemBudget:
     cost: float | None = None
     tokens: int | None = None
 
-    def __bool__(self) -> bool:
-        return self.cost is not None or self.tokens is not None
+    @classmethod
+    def of(cls, cost: float | None, tokens: int | None) -> ItemBudget | None:
+        """None if neither is limited."""
+        return None if cost is None and tokens is None else cls(cost, tokens)
 
     def passed_by(self, used: Usage) -> str:
         """Why an item that has used this may use no more; empty if it may.

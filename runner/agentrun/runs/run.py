@@ -68,13 +68,14 @@ class Run:
     refs_before: dict[int, int] = field(default_factory=dict)
     """Of rows that these messages are about: the newest record on disk."""
     purse: Purse = field(init=False)
-    item_budget: ItemBudget = field(init=False)
+    item_budget: ItemBudget | None = field(init=False)
+    """None if an item may use what it likes."""
     params: str = field(init=False)
 
     def __post_init__(self) -> None:
         self.params = self.job.params_digest
         self.purse = Purse(structs.replace(self.checkpoint.usage), self.job.budget, self.job.token_budget)
-        self.item_budget = ItemBudget(self.job.item_budget, self.job.item_token_budget)
+        self.item_budget = ItemBudget.of(self.job.item_budget, self.job.item_token_budget)
 
     @property
     def run_id(self) -> str:
@@ -122,6 +123,8 @@ class Run:
 
     def over_budget(self, work: Work) -> str:
         """Why an item in flight may use no more; empty if it may."""
+        if self.item_budget is None:
+            return ""
         used = structs.replace(self.purse.spent(work.row) or Usage())
         before = self.context.cut_off.get(work.item.key)
         if before is not None and before.gen == self.ledger.generation(work.row):
@@ -141,7 +144,7 @@ class Run:
         self.purse.charge_left(self.checkpoint.running)
 
     def _cut_off(self, key: str, row: int, used: Usage | None) -> None:
-        if self.item_budget and used is not None:
+        if self.item_budget is not None and used is not None:
             cut, gen = self.context.cut_off, self.ledger.generation(row)
             if key not in cut or cut[key].gen != gen:
                 cut[key] = CutOff(gen=gen)
@@ -245,8 +248,8 @@ class Run:
             self.ledger.settle(row, NO_REF, record)
         if self.deaths:
             self.deaths.pop(record.key, None)
-        if self.context.cut_off and record.kind in ("done", "skipped", "redo"):
-            self.context.cut_off.pop(record.key, None)
+        if (cut_off := self.checkpoint.context.cut_off) and record.kind in ("done", "skipped", "redo"):
+            cut_off.pop(record.key, None)
         self.to_retry.discard(row)
         self.suspects.discard(row)
         self.dead.pop(row, None)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from crash.mutants import channel, disk, files, places, runs
+from crash.mutants import channel, disk, files, night, places, runs
 
-MUTANTS = [*disk.MUTANTS, *channel.MUTANTS, *files.MUTANTS, *places.MUTANTS, *runs.MUTANTS]
+MUTANTS = [*disk.MUTANTS, *channel.MUTANTS, *files.MUTANTS, *places.MUTANTS, *runs.MUTANTS, *night.MUTANTS]

@@ -176,7 +176,7 @@ if given.get("id", end.id) != end.id:
     Mutant(
         "numbers of attempts begin again when a parked item is answered",
         "Attempts.settle",
-        "self._numbers[row] = (generation, number)",
+        "if ended.kind == 'waiting':\n    self._numbers[row] = (generation, number)",
         "",
         (
             "tests/unit/launch/test_attempts.py::"

@@ -101,6 +101,34 @@ def test_a_launch_that_was_killed_has_used_what_it_may_have_used(seed: int) -> N
     assert most_in_a_minute(taken) <= 60 + 6
 
 
+def test_tokens_of_launches_that_were_killed_stay_used() -> None:
+    rng = random.Random(9)
+    taken: list[tuple[float, float]] = []
+    context, in_flight = RunContext(launches=1, date="2026-05-04"), 0
+
+    async def launch(seconds: float) -> None:
+        nonlocal in_flight
+        clock = asyncio.get_running_loop().time
+        meters = Meters(job_with(tokens=parse_rate("12k/min")), stops_within=wait_out, clock=clock)
+        meters.restore(context, died_with=in_flight)
+        until = clock() + seconds
+        while clock() < until:
+            meters.keep(context)
+            in_flight = 1
+            expected = await meters.enter()
+            assert expected is not None
+            taken.append((clock(), 100.0))
+            await asyncio.sleep(rng.uniform(0, 0.2))
+            meters.leave(expected, 100)
+
+    async def main() -> None:
+        for _ in range(40):
+            await launch(rng.uniform(0.5, 20))
+
+    on_virtual_time(main())
+    assert most_in_a_minute(taken) <= 12_000 + 1_200
+
+
 def test_a_clean_stop_is_continued_where_it_was() -> None:
     limit = Rate(10, 3600.0)
     meter, again = Meter(limit), Meter(limit)

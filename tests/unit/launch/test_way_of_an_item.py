@@ -31,11 +31,15 @@ Call = tuple[str, str]
 @pytest.fixture(scope="module")
 def way(tmp_path_factory: pytest.TempPathFactory) -> list[Call]:
     """The calls for item 2 of 3 of an async agent, one at a time, from its slot until its checkpoint is on disk."""
-    base = tmp_path_factory.mktemp("way")
+    return list(_second(_calls(tmp_path_factory.mktemp("way"))))
+
+
+def _calls(base: Path, **run: Any) -> list[Call]:
+    """All calls of a launch over three items."""
     (base / "agent.py").write_text("async def number(item):\n    return item.index\n")
     (base / "items.jsonl").write_text('{"id": "a"}\n{"id": "b"}\n{"id": "c"}\n')
     items = {"jsonl": "items.jsonl", "key": "id"}
-    flags = Layer("flags", {"name": "way", "agent": "agent.py:number", "items": items})
+    flags = Layer("flags", {"name": "way", "agent": "agent.py:number", "items": items, "run": run})
     opened = open_job(None, flags=flags, cwd=base, environ={})
     agent = load_agent(opened.job)
     calls: list[Call] = []
@@ -53,7 +57,7 @@ def way(tmp_path_factory: pytest.TempPathFactory) -> list[Call]:
             sys.setprofile(None)
 
     asyncio.run(main())
-    return list(_second(calls))
+    return calls
 
 
 def _second(calls: list[Call]) -> Iterator[Call]:
@@ -72,6 +76,18 @@ def test_the_way_of_an_item_is_short(way: list[Call]) -> None:
     changes = sum(one[0] != other[0] for one, other in pairwise(way))
     assert way[0][1] == "Attempts.settle" and way[-1][1] == "Slots.start"
     assert len(way) <= MOST_CALLS and changes <= MOST_CHANGES, (len(way), changes)
+
+
+def test_a_run_that_is_never_refused_makes_no_call_more_for_its_speed(way: list[Call], tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("on", "off")]
+    for folder in folders:
+        folder.mkdir()
+    on, off = (_calls(folder, adapt=adapt) for folder, adapt in zip(folders, (True, False), strict=True))
+    assert list(_second(on)) == list(_second(off)) == way
+    assert not {file for file, name in on if name != "<module>"} & {"launch/throttle.py", "launch/meters.py"}
+    # The test sees such calls where there are any.
+    (limited := tmp_path / "limited").mkdir()
+    assert ("launch/meters.py", "Meters.enter") in _second(_calls(limited, rate="1000/s"))
 
 
 def test_the_notes_show_the_way_as_it_is(way: list[Call]) -> None:

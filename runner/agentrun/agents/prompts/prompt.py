@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentrun.errors import AgentError
-from agentrun.job.build import prompt_file
+from agentrun.job.prompt import prompt_file
 from agentrun.values.templates import check_prompt, names_in
 
 if TYPE_CHECKING:
