@@ -154,6 +154,8 @@ class Pausing:
     """A time in ISO form; empty when it continues."""
     probes: bool = False
     """Nobody knows when that passes: it is tried at that time, again and again."""
+    again: bool = False
+    """It was tried, and has not passed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ class PlainLines(View):
             self._say(f"failed: {clean(event.key, limit=120)}: {clean(event.cause, limit=300)}")
         elif isinstance(event, Stopping):
             self._say(f"{clean(event.reason)}; {event.in_flight} in flight")
-        elif isinstance(event, Pausing) and event.until:
+        elif isinstance(event, Pausing) and event.until and not event.again:
             self._say(pause_words(event.until, clean(event.reason, limit=300), time.time()))
         elif isinstance(event, Waiting):
             self._say(f"waiting for another runner ({clean(event.holder)}), up to {format_duration(event.seconds)}")

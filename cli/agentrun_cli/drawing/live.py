@@ -88,11 +88,10 @@ class QuietView:
     def __init__(self, job: str, stream: TextIO | None) -> None:
         self._job = job
         self._stream = stream
-        self._said = SaidPauses()
 
     def watch(self, event: Event) -> None:
-        if isinstance(event, Pausing) and self._said.is_new(event) and self._stream is not None:
-            console.say(f"{self._job}: {paused_words(event)}", self._stream)
+        if isinstance(event, Pausing) and event.until and not event.again and self._stream is not None:
+            console.say(f"{self._job}: {beginning_words(event)}", self._stream)
 
     def __enter__(self) -> QuietView:
         return self
@@ -139,7 +138,6 @@ class PlainView:
         self._planned: Job | None = None
         self._halt: Halt | None = None
         self._paused = ""
-        self._said_pauses = SaidPauses()
         self._told = {"failed": 0, "retried": 0}
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -195,9 +193,10 @@ class PlainView:
         self._paused = paused_words(event) if event.until else ""
         if not event.until:
             self._halt = None
-        if event.probes and not self._said_pauses.is_new(event):
-            return
-        self.say(Said(f"{self.job}: {self._paused or 'the pause is over, and it continues'}"))
+        if event.until and not event.again:
+            self.say(Said(f"{self.job}: {beginning_words(event)}"))
+        elif not event.probes:
+            self.say(Said(f"{self.job}: the pause is over, and it continues"))
 
     def _tell(self, kind: str, said: Said, where: str) -> None:
         self._told[kind] += 1
@@ -375,22 +374,15 @@ def _doing_words(scene: Scene) -> str:
     return ""
 
 
-class SaidPauses:
-    """Where a server is tried again and again, that it cannot be reached is said once."""
-
-    def __init__(self) -> None:
-        self._reason = ""
-
-    def is_new(self, event: Pausing) -> bool:
-        """Whether a pause begins that is worth a line."""
-        if not event.until:
-            return False
-        is_known, self._reason = event.probes and event.reason == self._reason, event.reason
-        return not is_known
-
-
 def paused_words(event: Pausing) -> str:
     return pause_words(event.until, clean(event.reason, limit=300), time.time())
+
+
+def beginning_words(event: Pausing) -> str:
+    """That a pause begins; where a server is tried again and again, that is said once."""
+    if event.probes:
+        return f"{clean(event.reason, limit=300)}; it is tried again until it answers"
+    return paused_words(event)
 
 
 def _retry_words(event: Retrying) -> str:

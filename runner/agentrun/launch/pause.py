@@ -84,6 +84,7 @@ class Pauses:
         self._sleep = sleep
         self._since = clock()
         self._in_a_row = 0
+        self._has_probed = False
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
@@ -95,7 +96,7 @@ class Pauses:
         if reason is None or self._options.no_wait or self._woken.is_set():
             return False
         if slots.done_at > self._since:
-            self._since, self._in_a_row = slots.done_at, 0
+            self._since, self._in_a_row, self._has_probed = slots.done_at, 0, False
         bounds = Bounds(self._run.job.max_wait_seconds, self._since, self._limit, self._in_a_row)
         until = pause_until(reason, bounds, now=self._clock())
         if until is None:
@@ -120,14 +121,18 @@ class Pauses:
             await self._executor.rest()
         checkpoint.paused = paused
         await self._checkpointing.commit()
-        self._note("pause", reason=paused.reason, until=paused.until)
-        self._watcher(Pausing(paused.reason, paused.until, probes=paused.probes))
+        is_again = self._has_probed and paused.probes
+        self._has_probed = paused.probes
+        if not is_again:
+            self._note("pause", reason=paused.reason, until=paused.until)
+        self._watcher(Pausing(paused.reason, paused.until, paused.probes, is_again))
         await self._mail.during(self._time(seconds_of(paused.until)))
         checkpoint.paused = None
         if self._woken.is_set():
             return False
-        self._note("continue")
-        self._watcher(Pausing(paused.reason, "", probes=paused.probes))
+        if not paused.probes:
+            self._note("continue")
+        self._watcher(Pausing(paused.reason, "", paused.probes, is_again))
         return True
 
     async def _time(self, until: float) -> None:

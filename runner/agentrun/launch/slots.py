@@ -374,7 +374,8 @@ class Slots:
                 reason = replace(reason, resume_at=before.resume_at, waits_for=before.waits_for)
             self.stop_reason = reason
             grace = self._run.job.grace_seconds if reason.has_grace else None
-            self._watcher(Stopping(reason.text, len(self._attempting), grace))
+            if not reason.probe_at:
+                self._watcher(Stopping(reason.text, len(self._attempting), grace))
 
     def resume(self) -> None:
         """New items are started again, after a stop at whose end nothing was in flight."""
