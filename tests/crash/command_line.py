@@ -25,7 +25,7 @@ from waiting import PATIENCE_SECONDS
 COMMAND = str(Path(sys.executable).parent / "agentrun")
 TESTS = Path(__file__).resolve().parent.parent
 NAME = "job"
-OUR_FRAME = re.compile(r'File "[^"]*/(agentrun|agentrun_cli|typer|asyncio)/(?!main\.py", line 1?[0-9], in <module>)')
+OUR_FRAME = re.compile(r'File "[^"]*/(agentrun|agentrun_cli|typer|asyncio)/(?!entry\.py", line [1-9], in <module>)')
 """In a traceback; but for Ctrl-C before our first lines, when Python itself is not up yet."""
 MARK, LAUNCH, CALLS = "CRASH_MARK", "CRASH_LAUNCH", "CRASH_CALLS"
 """In the environment of a launch and of all that comes of it: whose it is, which one, and where attempts are noted."""
