@@ -89,7 +89,7 @@ def test_after_a_finished_run_the_plan_is_one_line_of_counts_the_same_before_and
 
 
 def test_what_only_leaves_for_another_launch_is_not_counted_as_to_run(agentrun: Run, job: Path) -> None:
-    left = "left for another launch (--only)"
+    left = "left for another launch"
     planned = agentrun("start", "work", "--plan", "--only", "items/a.txt").stdout
     assert "of 3 items" in planned and f"  {left}: 2\n" in planned
     assert agentrun("start", "work", "--only", "items/a.txt").returncode == 4

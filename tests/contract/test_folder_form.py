@@ -30,7 +30,7 @@ def test_state_json_has_the_fields_of_the_design_in_their_order(
     state = orjson.loads(text)
     assert " ".join(state) == (
         "version job run_id seq last_completed total counts done failed waiting running outputs journal context usage "
-        "stopped started_at updated_at check"
+        "stopped paused started_at updated_at check"
     )
     assert state["outputs"][0]["output"] == {"é": "\u2028"}
     assert state["journal"] == {"name": "journal-1.jsonl", "length": 0}

@@ -47,7 +47,7 @@ _SINCE_LAST_RUN = {
     "failed": "failed before",
     "left": "failed before and left",
     "kept_changed": "changed but kept",
-    "others": "left for another launch (--only)",
+    "others": "left for another launch",
     "gone": "gone",
 }
 """After a finished run: what is not kept, in a word each."""
