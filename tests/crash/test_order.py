@@ -12,7 +12,7 @@ import pytest
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome, addressed
 from agentrun.agents.messages import Carry
-from agentrun.errors import BusyError, CheckpointError, DiskError
+from agentrun.errors import AgentrunError, BusyError, CheckpointError, DiskError
 from agentrun.events import Began, Event
 from agentrun.testing.examples import checkpoint
 from crash.disks import FaultyDisk, RecordingDisk
@@ -75,7 +75,10 @@ def test_a_slot_takes_the_next_item_only_when_the_last_checkpoint_is_on_disk(
         assert len(begun) - len(told) <= concurrency, f"{attempt.item.key} was begun too early"
 
     # An assertion in the agent ends the launch with it.
-    workload.launch(FakeAgent(on_attempt=on_attempt), tell=tell, job=workload.job(concurrency=concurrency))
+    try:
+        workload.launch(FakeAgent(on_attempt=on_attempt), tell=tell, job=workload.job(concurrency=concurrency))
+    except AgentrunError as error:
+        pytest.fail(f"a launch that nothing disturbs ended with: {error}")
     assert len(begun) == ITEMS
 
 
