@@ -182,7 +182,8 @@ class Gate:
         self.throttle = throttle
         self.accepted = 0
         self._clock = clock
-        self._accepted_at = clock()
+        self._refused_since: float | None = None
+        """Since when all that ended was refused; None if the last was not."""
         self._wall_clock = wall_clock
         self._tell = tell
         self._told, self._told_at = "", 0.0
@@ -192,6 +193,7 @@ class Gate:
         self._waiting: deque[asyncio.Future[bool]] = deque()
         self._in_turn: deque[asyncio.Future[bool]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        slots.set_width(throttle.number)
 
     async def enter(self, *, in_turn: bool = False) -> bool:
         """Wait until an attempt may begin, which has begun then; False if its item should give up its slot.
@@ -215,16 +217,24 @@ class Gate:
         self._leaving -= not has_entered
         return has_entered
 
+    def turn_away(self) -> None:
+        """The launch stops: nobody who waits begins any more."""
+        for queue in (self._waiting, self._in_turn):
+            while queue:
+                self._turn_away_last(queue)
+
     @property
-    def seconds_without(self) -> float:
-        """For how long nothing was accepted; 0 while something is in flight that may be."""
-        return self._clock() - self._accepted_at if not self.throttle.in_flight else 0.0
+    def seconds_refused(self) -> float:
+        """For how long everything was refused; 0 while something is in flight that may not be."""
+        if self._refused_since is None or self.throttle.in_flight:
+            return 0.0
+        return self._clock() - self._refused_since
 
     def leave(self, began: float, *, accepted: bool) -> None:
         """An attempt that was not refused has ended; `accepted` if that says that the other side took it."""
+        self._refused_since = None
         if accepted:
             self.accepted += 1
-            self._accepted_at = self._clock()
             self.throttle.accept(began, self._clock())
         else:
             self.throttle.end()
@@ -232,6 +242,8 @@ class Gate:
 
     def refuse(self, began: float, *, asked: float | None, is_overload: bool) -> float:
         """An attempt was refused; how long its item waits before it enters again."""
+        if self._refused_since is None:
+            self._refused_since = self._clock()
         seconds = self.throttle.refuse(began, self._clock(), asked=asked, is_overload=is_overload)
         self._admit()
         return seconds
@@ -246,9 +258,7 @@ class Gate:
         self._tell_words()
         for queue in (self._waiting, self._in_turn):
             while queue and slots.surplus > self._leaving:
-                if not (last := queue.pop()).done():
-                    last.set_result(False)
-                    self._leaving += 1
+                self._turn_away_last(queue)
         while (has_ended or not throttle.in_flight) and self._in_turn and self._lets_in(self._in_turn):
             has_ended = False
         while self._waiting and self._lets_in(self._waiting):
@@ -266,6 +276,11 @@ class Gate:
         if words != self._told and now - self._told_at >= TOLD_SECONDS:
             self._told, self._told_at = words, now
             self._tell(words)
+
+    def _turn_away_last(self, queue: deque[asyncio.Future[bool]]) -> None:
+        if not (last := queue.pop()).done():
+            last.set_result(False)
+            self._leaving += 1
 
     def _lets_in(self, queue: deque[asyncio.Future[bool]]) -> bool:
         """Whether the first in the queue no longer waits."""
