@@ -10,7 +10,8 @@ many of the last attempts were refused:
 - from half: besides, everybody waits, as long as was asked, otherwise longer at each cut in a row.
 
 A wave is what had begun before the cut: only a refusal of an attempt that began after it can cause the next one. What
-is accepted after a cut makes it faster: the pace by 5 % a second, the number by a tenth a round if it was used.
+is accepted after a cut makes it faster: the pace by 5 % a second, the number by a tenth a round if it was used. A pace
+that was found in less than 3 s is a guess, and grows by 50 % a second until the next cut.
 
 The law is a pure function of what it is told and when; `Gate` makes attempts wait for it.
 """
@@ -35,6 +36,9 @@ SPAN_SECONDS = 3.0
 KEPT_SHARE = 0.9
 LEAST_PACE = 0.1
 PACE_GROWTH = 0.05
+GUESS_GROWTH = 0.5
+"""Of a pace that was found in less than the span: it says how much is accepted at once, and little of how much in a
+time."""
 NUMBER_GROWTH, IN_USE = 0.1, 0.8
 TOLD_SECONDS = 1.0
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.5, 30.0
@@ -61,6 +65,7 @@ class Throttle:
         self._number = float(most)
         self.pace: float | None = None
         """How many attempts may begin a second; None if there is no limit."""
+        self._pace_growth = PACE_GROWTH
         self.in_flight = 0
 
     @property
@@ -107,7 +112,7 @@ class Throttle:
                 grown = max(1.0, NUMBER_GROWTH * self._number) / self._number
                 self._number = min(self._most, self._number + grown)
             if self.pace is not None:
-                self.pace += PACE_GROWTH
+                self.pace += self._pace_growth
         self.end()
 
     def refuse(self, began: float, now: float, *, asked: float | None, is_overload: bool) -> float:
@@ -142,14 +147,13 @@ class Throttle:
         self._number = max(1.0, min(self._number, KEPT_SHARE * borne))
 
     def _lower_pace(self, now: float) -> None:
+        if self.pace is not None and self._cuts_in_a_row > 1:
+            return  # it is still shut: that says nothing about the pace
         span = min(SPAN_SECONDS, max(1.0, now - self._since))
         borne = max(1, len(self._begun) - len(self._refused))
         pace = max(LEAST_PACE, KEPT_SHARE * borne / span)
-        if self.pace is None:
-            self.pace = pace
-        elif self._cuts_in_a_row <= 1:
-            # Later in a row, refusals say that it is still shut, and nothing about the pace.
-            self.pace = min(self.pace, pace)
+        self.pace = pace if self.pace is None else min(self.pace, pace)
+        self._pace_growth = PACE_GROWTH if now - self._since >= SPAN_SECONDS else GUESS_GROWTH
 
     def _shut(self, now: float, asked: float | None) -> None:
         if asked is None and self._cuts_in_a_row > 1:

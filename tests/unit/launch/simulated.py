@@ -107,14 +107,17 @@ class Server:
 
 
 class Bucket(Server):
-    """So many a second, and as many at once."""
+    """So many a second, and as many at once, or as it `holds`."""
 
-    def __init__(self, *given: Any, per_second: float = 20.0, asks: bool = True, **more: Any) -> None:
+    def __init__(
+        self, *given: Any, per_second: float = 20.0, holds: float | None = None, asks: bool = True, **more: Any
+    ) -> None:
         super().__init__(*given, **more)
-        self._rate, self._tokens, self._at, self._asks = per_second, per_second, BEGAN, asks
+        self._rate, self._at, self._asks = per_second, BEGAN, asks
+        self._holds = self._tokens = per_second if holds is None else holds
 
     def allows(self) -> tuple[bool, float | None]:
-        self._tokens = min(self._rate, self._tokens + (self.now - self._at) * self._rate)
+        self._tokens = min(self._holds, self._tokens + (self.now - self._at) * self._rate)
         self._at = self.now
         if self._tokens < 1:
             return False, 1.0 if self._asks else None
