@@ -113,7 +113,7 @@ class Attempts:
         tries: list[Try] = []
         waits, in_turn, taken = 0, False, None
         generation = run.ledger.generations.get(row, 0)
-        number = self._last_number(row, generation) if self._numbers else 0
+        work.number = number = self._last_number(row, generation) if self._numbers else 0
         if run.ledger.usages and (before := run.ledger.usages.get(row)) is not None:
             run.purse.begin(row, before)
         if run.item_budget and (over := run.over_budget(work)):
