@@ -101,6 +101,8 @@ class Attempts:
     def stop(self) -> None:
         """Nothing is retried from here on: an item that would be goes back. Attempts in flight continue."""
         self._stopping.set()
+        if self.speed.gate is not None:
+            self.speed.gate.turn_away()
 
     def resume(self) -> None:
         self._stopping.clear()
@@ -111,7 +113,7 @@ class Attempts:
         tries: list[Try] = []
         waits, in_turn, taken = 0, False, None
         generation = run.ledger.generations.get(row, 0)
-        number = self._last_number(row, generation) if self._numbers else 0
+        work.number = number = self._last_number(row, generation) if self._numbers else 0
         if run.ledger.usages and (before := run.ledger.usages.get(row)) is not None:
             run.purse.begin(row, before)
         if run.item_budget and (over := run.over_budget(work)):
@@ -127,10 +129,10 @@ class Attempts:
                 if (taken := await self.meters.enter()) is None:
                     return Ended("back")
                 work.doing = ""
-            if speed.gate is not None and not await speed.gate.enter(in_turn=in_turn):
+            if speed.gate is not None and (self._stopping.is_set() or not await speed.gate.enter(in_turn=in_turn)):
                 if self.meters is not None:
                     self.meters.leave(taken or 0.0, None)
-                return Ended("back", gives_way=True)
+                return Ended("back")
             work.number = number = number + 1
             attempt = Attempt(
                 item=work.item,
@@ -179,7 +181,7 @@ class Attempts:
             if speed.gate is not None:
                 speed.leave(row, ended, began)
             if (ended.failure is not None or self.outages.server) and self._is_unreached(work, ended):
-                return ended if self.outages.is_suspect(row) else Ended("back", gives_way=True)
+                return ended if self.outages.is_suspect(row) else Ended("back")
             if ended.kind == "done":
                 if outcome.made_files:
                     await self._publish(work, Path(attempt.work), ended)
@@ -200,7 +202,7 @@ class Attempts:
                     self._numbers[row] = (generation, number)
                 if ended.kind == "failed" and ended.failure is not None and ended.failure.server:
                     self.outages.in_doubt[row] = ended
-                    return Ended("back", gives_way=True)
+                    return Ended("back")
                 return ended
             if (why := await self._wait_for_retry(work, ended, len(tries) + waits)) is not None:
                 if self.outages.is_down and self.outages.is_suspect(row):
@@ -258,6 +260,9 @@ class Attempts:
     async def _wait_after_refusal(self, slot: int, work: Work, ended: Ended, began: float) -> Ended | None:
         """What the item is asked to wait for; then None, or how it ends instead."""
         self._logs.empty(slot)
+        if self.outages.server:
+            self.outages.note_answer()
+        has_used = ended.tries[-1].usage is not None
         seconds = self.speed.refuse(work.row, ended, began, running=self._running)
         if isinstance(seconds, Ended):
             return seconds
@@ -266,7 +271,8 @@ class Attempts:
             if await self._stops_within(seconds):
                 return Ended("back")
             work.doing = ""
-        return Ended("back") if self._stopping.is_set() else None
+        why = self.run.purse.refusal(again=work.row) if has_used and self.run.purse.limits else None
+        return Ended("back", budget_reached=why or "") if why or self._stopping.is_set() else None
 
     def _is_unreached(self, work: Work, ended: Ended) -> bool:
         """Whether the attempt ended so because the server is down, which makes the launch hold."""

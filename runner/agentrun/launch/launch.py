@@ -261,7 +261,7 @@ class Launch:
                 await checkpointing.commit()
                 await mail.during(slots.run())
             is_outage = slots.stop_reason is not None and bool(slots.stop_reason.probe_at)
-            if ledger.counts["pending"] and await self._pauses.wait():
+            if run.has_more and await self._pauses.wait():
                 if not is_outage:
                     self._open(slots)
                 await checkpointing.commit()

@@ -35,6 +35,7 @@ class Meter:
     """Times are seconds of the clock that is given."""
 
     def __init__(self, limit: Rate) -> None:
+        self._seconds = limit.per_seconds
         self._seconds_each = limit.per_seconds / limit.count
         self.burst = max(1.0, limit.count * BURST)
         self.used_until = 0.0
@@ -48,11 +49,13 @@ class Meter:
         """A negative amount gives back."""
         self.used_until = max(self.used_until, now) + amount * self._seconds_each
 
-    def restore(self, until: float, now: float, *, taken: float) -> None:
-        """What another launch has taken until then, and perhaps so much since."""
+    def restore(self, until: float, now: float, *, taken: float, is_corrected: bool = False) -> None:
+        """What another launch has taken until then, and perhaps so much since. If amounts are corrected afterwards, it
+        may be more than a burst."""
         full = now + self.burst * self._seconds_each
         # A clock that was set back must not make us wait for as long.
-        self.used_until = min(max(until, now) + taken * self._seconds_each, max(full, min(until, full)))
+        longest = max(full, now + self._seconds) if is_corrected else full
+        self.used_until = max(min(until, longest), min(max(until, now) + taken * self._seconds_each, full))
 
 
 class Meters:
@@ -114,7 +117,7 @@ class Meters:
     def restore(self, context: RunContext, *, died_with: int) -> None:
         """`died_with` items were in flight when the last launch died."""
         now, attempts = self._clock(), died_with * self._attempts_each
-        if self._rate is not None and context.rate_until:
+        if self._rate is not None and (died_with or context.rate_until):
             self._rate.restore(context.rate_until, now, taken=attempts)
-        if self._tokens is not None and context.tokens_until:
-            self._tokens.restore(context.tokens_until, now, taken=attempts * self._tokens.burst)
+        if self._tokens is not None and (died_with or context.tokens_until):
+            self._tokens.restore(context.tokens_until, now, taken=attempts * self._tokens.burst, is_corrected=True)

@@ -164,6 +164,8 @@ class Slots:
         if self._left is not None:
             if self._left == 0:
                 self._limit_is_reached = True
+                # Of those that were taken, one may still go back.
+                self._found.appendleft(work)
                 return None
             self._left -= 1
         self.busy.add(work.row)
@@ -189,7 +191,8 @@ class Slots:
         while waiting:
             work = waiting.popleft()
             # The feed may have come by it in the meantime.
-            if self._run.ledger.states[work.row] == PENDING and work.row not in self.busy:
+            is_to_run = self._run.ledger.states[work.row] == PENDING or work.row in self._run.to_retry
+            if is_to_run and work.row not in self.busy:
                 return work
         return None
 
@@ -268,7 +271,7 @@ class Slots:
                 finally:
                     del self._attempting[slot]
                 if ended.kind == "back":
-                    self._put_back(work, ended)
+                    self._note_back(work, ended)
                     break
                 spent = purse.end(work.row) if purse.in_flight else None
                 record = self._run.record(work, ended, spent)
@@ -283,29 +286,30 @@ class Slots:
         finally:
             for left in (work, self._next_of.pop(slot, None)):
                 if left is not None:
-                    self.busy.discard(left.row)
-                    self._run.put_back(left)
-                    if self._attempts.outages.server:
-                        self._later.append(left)
+                    self._put_back(left)
             self.in_flight.pop(slot, None)
             self._idle.append(slot)
-        if self._later and self.stop_reason is None:
+        is_alone = not self.in_flight and not self._limit_is_reached
+        if self.stop_reason is None and (self._later or (self._found and is_alone)):
             # Nothing else may be in flight whose checkpoint would let another item begin.
             await self._checkpointing.commit()
 
-    def _put_back(self, work: Work, ended: Ended) -> None:
+    def _put_back(self, work: Work) -> None:
+        """The item was taken, and is not settled: this launch may take it again."""
+        self.busy.discard(work.row)
+        self._run.put_back(work)
+        (self._later if self._attempts.outages.server else self._found).append(work)
+        if self._left is not None:
+            self._left, self._limit_is_reached = self._left + 1, False
+
+    def _note_back(self, work: Work, ended: Ended) -> None:
+        """What follows from an item that goes back."""
         self._attempts.keep_number(work)
         if ended.budget_reached:
             self._stop_for_budget(ended.budget_reached)
-        if ended.gives_way:
-            self._left = self._left + 1 if self._left is not None else None
-            if not self._attempts.outages.server:
-                self._found.append(work)
         if ended.failure is None or ended.judgement is None:
             return
-        later = ended.judgement.passes_by_itself
-        wait = asked_wait(ended.failure)
-        now = now_seconds()
+        later, wait, now = ended.judgement.passes_by_itself, asked_wait(ended.failure), now_seconds()
         at = ended.failure.resume_at or (time_text(now + wait) if wait is not None else "")
         when = f"in {format_duration(wait)}" if wait is not None else "later"
         if ended.failure.resume_at:

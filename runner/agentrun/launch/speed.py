@@ -74,13 +74,14 @@ class Speed:
         gate = self.gate or self._open_gate(running)
         refused = self.refused.setdefault(row, Refused(gate.accepted))
         refused.count += 1
-        asked = asked_wait(ended.failure)
+        # To try again at once is no time to wait for.
+        asked = asked_wait(ended.failure) or None
         seconds = gate.refuse(began, asked=asked, is_overload=is_overload(ended.failure))
         if refused.count >= REFUSED_MOST and gate.accepted - refused.accepted_before >= REFUSED_MOST:
             ended.refused, ended.kind, ended.judgement = refused.count, "failed", Judgement("item")
             del self.refused[row]
             return ended
-        if gate.seconds_without >= QUOTA_SECONDS:
+        if gate.seconds_refused >= QUOTA_SECONDS:
             return self._take_for_quota(ended.failure)
         # Without a time from the server, not all at the same moment.
         return seconds if asked is not None or not seconds else random.uniform(seconds, 2 * seconds)  # noqa: S311
@@ -117,7 +118,8 @@ class Speed:
         span = min(SPAN_SECONDS, elapsed)
         done = round((self._run.ledger.counts["done"] - self._done_before) * span / elapsed)
         begun = [now - span * (number + 1) / (done + 1) for number in range(done)]
-        in_flight = [one.began for one in self.slots.in_flight.values()]
+        # Some begin only when the checkpoint that is being written is on disk.
+        in_flight = [one.began for one in self.slots.in_flight.values() if one.began]
         throttle = Throttle(self._run.job.concurrency, now, [*begun, *in_flight])
         throttle.in_flight = running + 1
         return self._set_gate(throttle)

@@ -10,7 +10,8 @@ many of the last attempts were refused:
 - from half: besides, everybody waits, as long as was asked, otherwise longer at each cut in a row.
 
 A wave is what had begun before the cut: only a refusal of an attempt that began after it can cause the next one. What
-is accepted after a cut makes it faster: the pace by 5 % a second, the number by a tenth a round if it was used.
+is accepted after a cut makes it faster: the pace by 5 % a second, the number by a tenth a round if it was used. A pace
+that was found in less than 3 s is a guess, and grows by 50 % a second until the next cut.
 
 The law is a pure function of what it is told and when; `Gate` makes attempts wait for it.
 """
@@ -35,6 +36,9 @@ SPAN_SECONDS = 3.0
 KEPT_SHARE = 0.9
 LEAST_PACE = 0.1
 PACE_GROWTH = 0.05
+GUESS_GROWTH = 0.5
+"""Of a pace that was found in less than the span: it says how much is accepted at once, and little of how much in a
+time."""
 NUMBER_GROWTH, IN_USE = 0.1, 0.8
 TOLD_SECONDS = 1.0
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.5, 30.0
@@ -61,6 +65,7 @@ class Throttle:
         self._number = float(most)
         self.pace: float | None = None
         """How many attempts may begin a second; None if there is no limit."""
+        self._pace_growth = PACE_GROWTH
         self.in_flight = 0
 
     @property
@@ -107,7 +112,7 @@ class Throttle:
                 grown = max(1.0, NUMBER_GROWTH * self._number) / self._number
                 self._number = min(self._most, self._number + grown)
             if self.pace is not None:
-                self.pace += PACE_GROWTH
+                self.pace += self._pace_growth
         self.end()
 
     def refuse(self, began: float, now: float, *, asked: float | None, is_overload: bool) -> float:
@@ -142,14 +147,13 @@ class Throttle:
         self._number = max(1.0, min(self._number, KEPT_SHARE * borne))
 
     def _lower_pace(self, now: float) -> None:
+        if self.pace is not None and self._cuts_in_a_row > 1:
+            return  # it is still shut: that says nothing about the pace
         span = min(SPAN_SECONDS, max(1.0, now - self._since))
         borne = max(1, len(self._begun) - len(self._refused))
         pace = max(LEAST_PACE, KEPT_SHARE * borne / span)
-        if self.pace is None:
-            self.pace = pace
-        elif self._cuts_in_a_row <= 1:
-            # Later in a row, refusals say that it is still shut, and nothing about the pace.
-            self.pace = min(self.pace, pace)
+        self.pace = pace if self.pace is None else min(self.pace, pace)
+        self._pace_growth = PACE_GROWTH if now - self._since >= SPAN_SECONDS else GUESS_GROWTH
 
     def _shut(self, now: float, asked: float | None) -> None:
         if asked is None and self._cuts_in_a_row > 1:
@@ -182,7 +186,8 @@ class Gate:
         self.throttle = throttle
         self.accepted = 0
         self._clock = clock
-        self._accepted_at = clock()
+        self._refused_since: float | None = None
+        """Since when all that ended was refused; None if the last was not."""
         self._wall_clock = wall_clock
         self._tell = tell
         self._told, self._told_at = "", 0.0
@@ -192,6 +197,7 @@ class Gate:
         self._waiting: deque[asyncio.Future[bool]] = deque()
         self._in_turn: deque[asyncio.Future[bool]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        slots.set_width(throttle.number)
 
     async def enter(self, *, in_turn: bool = False) -> bool:
         """Wait until an attempt may begin, which has begun then; False if its item should give up its slot.
@@ -215,16 +221,24 @@ class Gate:
         self._leaving -= not has_entered
         return has_entered
 
+    def turn_away(self) -> None:
+        """The launch stops: nobody who waits begins any more."""
+        for queue in (self._waiting, self._in_turn):
+            while queue:
+                self._turn_away_last(queue)
+
     @property
-    def seconds_without(self) -> float:
-        """For how long nothing was accepted; 0 while something is in flight that may be."""
-        return self._clock() - self._accepted_at if not self.throttle.in_flight else 0.0
+    def seconds_refused(self) -> float:
+        """For how long everything was refused; 0 while something is in flight that may not be."""
+        if self._refused_since is None or self.throttle.in_flight:
+            return 0.0
+        return self._clock() - self._refused_since
 
     def leave(self, began: float, *, accepted: bool) -> None:
         """An attempt that was not refused has ended; `accepted` if that says that the other side took it."""
+        self._refused_since = None
         if accepted:
             self.accepted += 1
-            self._accepted_at = self._clock()
             self.throttle.accept(began, self._clock())
         else:
             self.throttle.end()
@@ -232,6 +246,8 @@ class Gate:
 
     def refuse(self, began: float, *, asked: float | None, is_overload: bool) -> float:
         """An attempt was refused; how long its item waits before it enters again."""
+        if self._refused_since is None:
+            self._refused_since = self._clock()
         seconds = self.throttle.refuse(began, self._clock(), asked=asked, is_overload=is_overload)
         self._admit()
         return seconds
@@ -246,9 +262,7 @@ class Gate:
         self._tell_words()
         for queue in (self._waiting, self._in_turn):
             while queue and slots.surplus > self._leaving:
-                if not (last := queue.pop()).done():
-                    last.set_result(False)
-                    self._leaving += 1
+                self._turn_away_last(queue)
         while (has_ended or not throttle.in_flight) and self._in_turn and self._lets_in(self._in_turn):
             has_ended = False
         while self._waiting and self._lets_in(self._waiting):
@@ -266,6 +280,11 @@ class Gate:
         if words != self._told and now - self._told_at >= TOLD_SECONDS:
             self._told, self._told_at = words, now
             self._tell(words)
+
+    def _turn_away_last(self, queue: deque[asyncio.Future[bool]]) -> None:
+        if not (last := queue.pop()).done():
+            last.set_result(False)
+            self._leaving += 1
 
     def _lets_in(self, queue: deque[asyncio.Future[bool]]) -> bool:
         """Whether the first in the queue no longer waits."""

@@ -45,8 +45,6 @@ class Ended:
     """It is done, with an output that is empty."""
     refused: int = 0
     """How often the item was refused, which used up no attempt."""
-    gives_way: bool = False
-    """It goes back because fewer items may be in flight; another slot takes it later."""
     budget_reached: str = ""
     """Why the budget has no room for another attempt."""
 

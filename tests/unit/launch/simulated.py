@@ -9,15 +9,16 @@ import asyncio
 import math
 import random
 import selectors
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.failure import Failure
-from agentrun.checkpoint.checkpoint import Checkpoint, RunContext
+from agentrun.checkpoint.checkpoint import Checkpoint, RunContext, Speed
 from agentrun.checkpoint.ledger import Ledger
+from agentrun.checkpoint.record import Record
 from agentrun.events import Event, Progress
 from agentrun.item import Item, key_digest
 from agentrun.job.job import ItemsSpec, Job
@@ -31,6 +32,7 @@ from agentrun.runs.plan import Plan
 from agentrun.runs.run import Run
 from agentrun.runs.units import Work
 from agentrun.store.memory import MemoryStore
+from agentrun.store.port import Sync
 
 REFUSAL_SECONDS = 0.02
 BEGAN = 1020.0
@@ -105,14 +107,17 @@ class Server:
 
 
 class Bucket(Server):
-    """So many a second, and as many at once."""
+    """So many a second, and as many at once, or as it `holds`."""
 
-    def __init__(self, *given: Any, per_second: float = 20.0, asks: bool = True, **more: Any) -> None:
+    def __init__(
+        self, *given: Any, per_second: float = 20.0, holds: float | None = None, asks: bool = True, **more: Any
+    ) -> None:
         super().__init__(*given, **more)
-        self._rate, self._tokens, self._at, self._asks = per_second, per_second, BEGAN, asks
+        self._rate, self._at, self._asks = per_second, BEGAN, asks
+        self._holds = self._tokens = per_second if holds is None else holds
 
     def allows(self) -> tuple[bool, float | None]:
-        self._tokens = min(self._rate, self._tokens + (self.now - self._at) * self._rate)
+        self._tokens = min(self._holds, self._tokens + (self.now - self._at) * self._rate)
         self._at = self.now
         if self._tokens < 1:
             return False, 1.0 if self._asks else None
@@ -172,24 +177,60 @@ class Night:
 
     seconds: float
     counts: dict[str, int]
-    widest: int
-    """The most items that a checkpoint has named as running."""
-    store: MemoryStore
+    store: Store
     stopped: StopReason | None
     events: list[Event] = field(default_factory=list)
 
 
-def run_batch(server: Server, folder: Path, *, items: int = 500, concurrency: int = 64, **settings: Any) -> Night:
-    """A launch over so many items, at that server."""
+class Store(MemoryStore):
+    """Looks at what each checkpoint names as running."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slots: Slots
+        self.running: set[str] = set()
+        self.named: list[int] = []
+        """How many each checkpoint names."""
+        self.too_wide: list[tuple[int, int]] = []
+        """Of checkpoints that name a new item although no more may be in flight: how many they name, and the width."""
+
+    def begin(self, checkpoint: Checkpoint, records: Sequence[Record] = ()) -> Sync:
+        running = {one.key for one in checkpoint.running}
+        if running - self.running and len(running) > self.slots.width:
+            self.too_wide.append((len(running), self.slots.width))
+        self.running = running
+        self.named.append(len(running))
+        return super().begin(checkpoint, records)
+
+
+def run_batch(
+    server: Server,
+    folder: Path,
+    *,
+    items: int = 500,
+    concurrency: int = 64,
+    limit: int | None = None,
+    speed: Speed | None = None,
+    **settings: Any,
+) -> Night:
+    """A launch over so many items, at that server; `speed` is what the launch before has found."""
     loop = VirtualLoop()
     server.loop = loop
     try:
-        return loop.run_until_complete(_run(server, folder, items, concurrency, settings))
+        return loop.run_until_complete(_run(server, folder, items, concurrency, limit, speed, settings))
     finally:
         loop.close()
 
 
-async def _run(server: Server, folder: Path, items: int, concurrency: int, settings: dict[str, Any]) -> Night:
+async def _run(
+    server: Server,
+    folder: Path,
+    items: int,
+    concurrency: int,
+    limit: int | None,
+    speed: Speed | None,
+    settings: dict[str, Any],
+) -> Night:
     clock: Callable[[], float] = asyncio.get_running_loop().time
     job = Job(
         name="night",
@@ -202,7 +243,7 @@ async def _run(server: Server, folder: Path, items: int, concurrency: int, setti
         keep_logs=0,
         **settings,
     )
-    ledger, store, widest = Ledger(), MemoryStore(), 0
+    ledger, store = Ledger(), Store()
     events: list[Event] = []
     for index in range(items):
         ledger.order.append(ledger.row_of(key_digest(f"k{index}")))
@@ -210,7 +251,7 @@ async def _run(server: Server, folder: Path, items: int, concurrency: int, setti
     run = Run(
         job,
         "v1",
-        Checkpoint(job="night", run_id="r1", context=RunContext(launches=1, date="2026-05-04")),
+        Checkpoint(job="night", run_id="r1", context=RunContext(launches=1, date="2026-05-04", speed=speed)),
         False,
         ledger,
         Plan(),
@@ -230,13 +271,14 @@ async def _run(server: Server, folder: Path, items: int, concurrency: int, setti
         files=ItemFiles(folder),
         watcher=events.append,
         clock=clock,
+        wall_clock=clock,
     )
-    slots = Slots(run, attempts, checkpointing, logs=logs, watcher=events.append, clock=clock)
-    checkpointing.slots = slots
+    slots = Slots(run, attempts, checkpointing, logs=logs, watcher=events.append, limit=limit, clock=clock)
+    checkpointing.slots = store.slots = slots
     attempts.use(slots)
     feed = (Work(row, Item(index, f"k{index}", line="")) for index, row in enumerate(ledger.order))
     slots.open(feed, concurrency)
     began = clock()
     await checkpointing.commit()
     await slots.run()
-    return Night(clock() - began, dict(ledger.counts), widest, store, slots.stop_reason, events)
+    return Night(clock() - began, dict(ledger.counts), store, slots.stop_reason, events)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from agentrun.item import Item
+from agentrun.launch.speed import Speed
+from agentrun.runs.units import Ended, Work
 from agentrun.values.clock import seconds_until
-from unit.launch.simulated import BEGAN, Bucket, Crowded, Server, Shared, Window, run_batch
+from unit.launch.simulated import BEGAN, Bucket, Crowded, Server, Shared, Window, refusal, run_batch
 
 SLOW = math.exp(0.7)
 SEEDS = range(5)
@@ -47,6 +51,30 @@ def test_most_of_what_a_server_allows_is_used_and_nothing_fails(name: str, tmp_p
 
 def test_calls_that_take_longer_than_the_window_are_slower(tmp_path: Path) -> None:
     assert share_used(lambda seed: Window(seed, seconds=SLOW), 500, 24.0, tmp_path) >= 0.75
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_server_that_accepts_few_at_once_is_not_taken_for_one_that_accepts_few_a_second(
+    asks: bool, tmp_path: Path
+) -> None:
+    assert share_used(lambda seed: Bucket(seed, holds=2.0, asks=asks), 500, 25.0, tmp_path) >= 0.75
+
+
+def test_items_that_have_not_begun_do_not_lower_the_first_pace() -> None:
+    now = BEGAN
+    run = SimpleNamespace(
+        ledger=SimpleNamespace(counts={"done": 0}), context=None, job=SimpleNamespace(concurrency=32), keepers=[]
+    )
+    speed = Speed(run, clock=lambda: now, wall_clock=lambda: now, tell=lambda words: None)  # type: ignore[arg-type]
+    in_flight = {slot: Work(slot, Item(slot, f"k{slot}", line=""), began=BEGAN + 0.3) for slot in range(24)}
+    in_flight |= {slot: Work(slot, Item(slot, f"k{slot}", line="")) for slot in range(24, 32)}
+    speed.slots = SimpleNamespace(in_flight=in_flight, set_width=lambda width: None, surplus=0)  # type: ignore[assignment]
+    now, run.ledger.counts["done"] = BEGAN + 0.5, 40
+    ended = Ended("failed", failure=refusal(429, 1.0).failure)
+    for row in range(4):
+        speed.refuse(row, ended, BEGAN + 0.3, running=24 - row)
+    # 64 have begun, of which 4 were refused, in the second that is the least.
+    assert speed.gate is not None and speed.gate.throttle.pace == pytest.approx(0.9 * (64 - 4))
 
 
 def test_random_refusals_do_not_slow_everybody_down(tmp_path: Path) -> None:

@@ -336,6 +336,30 @@ def test_attempts_of_an_item_that_was_parked_are_counted_on_and_their_ids_differ
     assert len({attempt.id for attempt in executor.attempts}) == 5
 
 
+@pytest.mark.parametrize("is_fed_again", [True, False])
+def test_no_id_repeats_if_an_item_goes_back_before_its_attempt(bench: Bench, is_fed_again: bool) -> None:
+    executor = Scripted(EVERYONES, EVERYONES, DONE)
+    bench.job = replace(bench.job, rate=parse_rate("20/h"))
+    item = Item(7, "a", line="a")
+
+    async def main() -> None:
+        attempts, first, second = bench.attempts(executor), Work(0, item), Work(0, item)
+        for work in (first, second):
+            assert (await attempts.settle(0, work)).kind == "back"
+            attempts.keep_number(work)
+        # The rate limit is reached, and the launch stops.
+        attempts.stop()
+        work = Work(0, item) if is_fed_again else first
+        assert (await attempts.settle(0, work)).kind == "back"
+        attempts.keep_number(work)
+        attempts.resume()
+        attempts.meters = None
+        assert (await attempts.settle(0, Work(0, item))).kind == "done"
+
+    asyncio.run(main())
+    assert [attempt.number for attempt in executor.attempts] == [1, 2, 3]
+
+
 def test_what_each_failed_attempt_said_is_in_the_items_log(bench: Bench) -> None:
     async def on_run(attempt: Attempt, channel: Channel) -> None:
         await channel(Log(f"said in attempt {attempt.number}"))

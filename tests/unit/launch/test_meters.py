@@ -129,6 +129,24 @@ def test_tokens_of_launches_that_were_killed_stay_used() -> None:
     assert most_in_a_minute(taken) <= 12_000 + 1_200
 
 
+@pytest.mark.parametrize("limit", ["rate", "tokens"])
+def test_what_was_used_since_the_very_first_checkpoint_stays_used_too(limit: str) -> None:
+    context = RunContext(launches=1, date="2026-05-04")
+
+    async def main() -> None:
+        clock = asyncio.get_running_loop().time
+        meters = [Meters(job_with(**{limit: Rate(60, MINUTE)}), stops_within=wait_out, clock=clock) for _ in range(2)]
+        meters[0].keep(context)
+        for _ in range(6):
+            await meters[0].enter()
+        meters[1].restore(context, died_with=6)
+        began = clock()
+        await meters[1].enter()
+        assert clock() > began
+
+    on_virtual_time(main())
+
+
 def test_a_clean_stop_is_continued_where_it_was() -> None:
     limit = Rate(10, 3600.0)
     meter, again = Meter(limit), Meter(limit)
@@ -137,6 +155,29 @@ def test_a_clean_stop_is_continued_where_it_was() -> None:
     assert again.wait(1001.0) == pytest.approx(meter.wait(1001.0))
     again.restore(meter.used_until + 1e6, 1001.0, taken=0)
     assert again.wait(1001.0) <= 3600 / 10, "the clock was set back"
+
+
+def test_a_call_that_used_more_than_expected_holds_up_the_next_launch_as_it_would_this_one() -> None:
+    context = RunContext(launches=1, date="2026-05-04")
+
+    async def main() -> None:
+        clock = asyncio.get_running_loop().time
+        meters = [Meters(job_with(tokens=parse_rate("12k/min")), stops_within=wait_out, clock=clock) for _ in range(2)]
+        taken = await meters[0].enter()
+        assert taken is not None
+        began = clock()
+        meters[0].leave(taken, 12_000)
+        meters[0].keep(context)
+        meters[1].restore(context, died_with=0)
+        await meters[1].enter()
+        assert 54 <= clock() - began <= 61
+        context.tokens_until += 1e6
+        meters[1].restore(context, died_with=0)
+        began = clock()
+        await meters[1].enter()
+        assert clock() - began <= 61, "the clock was set back"
+
+    on_virtual_time(main())
 
 
 def test_tokens_are_taken_at_the_mean_and_corrected() -> None:

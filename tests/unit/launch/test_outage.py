@@ -13,7 +13,7 @@ from agentrun.events import Pausing
 from agentrun.launch import outage
 from agentrun.launch.outage import Outages
 from agentrun.values.json import encode
-from unit.launch.bench import World
+from unit.launch.bench import World, failing
 
 HERE, THERE = "127.0.0.1:8080", "127.0.0.1:9090"
 KEYS = tuple("abcdefghij")
@@ -64,6 +64,19 @@ def test_a_server_that_restarts_costs_no_item_a_failure(world: World, concurrenc
     assert len(server.asked) == len(KEYS) + len(server.down)
     assert set(pauses(world)) == {f"{HERE} cannot be reached: ConnectError: refused"}
     assert len(set(server.ids)) == len(server.ids)
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 8])
+def test_items_that_failed_before_are_tried_again_also_after_an_outage(world: World, concurrency: int) -> None:
+    world.items(*KEYS)
+    world.job = replace(world.job, concurrency=concurrency, stop_after_failures=0)
+
+    async def fail(attempt: Attempt, channel: Channel) -> Outcome:
+        return failing()
+
+    assert world.go(fail).counts["failed"] == len(KEYS)
+    assert world.go(Server(lambda number: number > 20)).exit_code == 0 and world.keys() == list(KEYS)
+    assert pauses(world)
 
 
 def test_each_probe_is_another_item_and_the_only_one_in_flight(world: World) -> None:

@@ -98,6 +98,22 @@ def test_a_launch_waits_for_its_quota_and_finishes_also_a_second_time(world: Wor
     assert events == [("pause", first), ("continue", None), ("pause", second), ("continue", None)]
 
 
+@pytest.mark.parametrize("concurrency", [1, 2, 5])
+def test_items_that_went_back_count_once_towards_the_limit(world: World, concurrency: int) -> None:
+    world.items(*names(9))
+    world.job = replace(world.job, concurrency=concurrency)
+    summary = world.go(Provider(Clock(world), accepts=3).call, limit=5)
+    assert (summary.exit_code, summary.stopped_by, summary.counts["done"]) == (4, "limit", 5)
+
+
+def test_a_quota_is_waited_for_also_if_only_failed_items_are_left(world: World) -> None:
+    world.items(*names(4))
+    world.job = replace(world.job, stop_after_failures=0)
+    assert world.go(refusing(failing())).counts["failed"] == 4
+    assert world.go(Provider(Clock(world), accepts=2).call).exit_code == 0
+    assert len(pauses(world)) == 2
+
+
 def test_what_is_in_flight_finishes_first_and_the_checkpoint_says_until_when(world: World) -> None:
     world.items(*names(6))
     world.job = replace(world.job, concurrency=2)
