@@ -236,6 +236,14 @@ class Gate:
         self._admit()
         return seconds
 
+    def turn_away(self) -> None:
+        """The launch stops: the items that wait give up their slots."""
+        for queue in (self._waiting, self._in_turn):
+            while queue:
+                if not (entered := queue.pop()).done():
+                    entered.set_result(False)
+                    self._leaving += 1
+
     def _admit(self, *, has_ended: bool = False) -> None:
         """Let in who may begin now, and look again when the next one may."""
         if self._timer is not None:
