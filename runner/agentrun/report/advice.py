@@ -53,7 +53,8 @@ def advise(view: JobView, commands: Commands) -> Iterator[Advice]:
     if waiting := counts.get("waiting"):
         yield Advice(f"Answer {_counted(waiting, 'question')}", commands.of("review"))
     if view.status == "running":
-        yield Advice("It is paused; watch it" if view.paused is not None else "It is at work; watch it", commands.of("status", "--watch"))
+        state = "paused" if view.paused is not None else "at work"
+        yield Advice(f"It is {state}; watch it", commands.of("status", "--watch"))
         return
     if view.status == "finished":
         yield from _after_the_end(view, commands)
