@@ -312,6 +312,20 @@ def test_a_launch_that_was_killed_is_told_by_the_next() -> None:
     assert told[4:] == ["launch 2 stopped, all items up to 7 settled: why"]
 
 
+def test_changes_of_speed_that_follow_each_other_are_one_line() -> None:
+    def event(second: int, kind: str, reason: str = "") -> HistoryEvent:
+        return HistoryEvent(at=f"2026-05-04T22:03:{second}.000Z", event=kind, launch=1, last_completed=4, reason=reason)
+
+    events = [event(10, "launch"), event(11, "speed", "9.0/s"), event(12, "checkpoint"), event(13, "speed", "9.4/s")]
+    events += [event(14, "checkpoint"), event(15, "speed", "no limit"), event(16, "pause", "quota")]
+    events += [event(17, "continue"), event(18, "speed", "5.0/s"), event(19, "stop", "why")]
+    told = [line[21:] for line in event_lines(events)][1:]
+    assert told[0].startswith("launch 1: speed: no limit; 3 changes since ") and told[0].endswith(", from 9.0/s")
+    assert told[1].startswith("2 checkpoints since ")
+    assert [line.partition(" paused")[0] for line in told[2:4]] == ["launch 1", "launch 1 continued"]
+    assert told[4:] == ["launch 1: speed: 5.0/s", "launch 1 stopped, all items up to 4 settled: why"]
+
+
 def test_the_log_of_an_item_is_raw_in_a_pipe_and_clean_on_a_terminal(agentrun: Run, with_failures: Path) -> None:
     raw = agentrun("log", "rows", "docs/04.txt", cwd=with_failures).stdout
     assert "--- launch 1, attempt 1" in raw and "\x1b[31mred" in raw

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from agentrun.events import Began, Failed, Progress, Retrying, Stopping, Waiting, Warned
+from agentrun.events import Began, Failed, Pausing, Progress, Retrying, Stopping, Waiting, Warned
 from agentrun.item import Item
 from agentrun.runs.units import Work
 from agentrun_cli.drawing.live import BarView, NotebookView, PlainView, changing, open_view, progress_line
@@ -64,6 +64,18 @@ def test_a_line_of_progress_has_counts_cost_and_what_the_oldest_item_is_doing() 
     assert changing(view.scene()) == before
     progress.in_flight = {}
     assert changing(view.scene()) != before
+
+
+def test_in_a_pause_there_is_no_rate_and_no_time_left() -> None:
+    view, progress = launched(io.StringIO(), every_seconds=0.0)
+    with view:
+        progress.began -= 60.0
+        progress.settled_here = 4
+        assert (scene := view.scene()).per_second and scene.seconds_left
+        view.watch(Pausing("openai's quota", "2026-11-17T02:00:00.000Z"))
+        assert (scene := view.scene()).paused and scene.per_second is None and scene.seconds_left is None
+        view.watch(Pausing("openai's quota", ""))
+        assert view.scene().seconds_left
 
 
 def test_elsewhere_a_line_is_printed_when_something_has_changed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -132,6 +133,11 @@ def test_a_launch_is_started_stopped_and_restarted_during_a_pause(agentrun: Run,
         shown = agentrun("status", "night").stdout
         assert "  paused      until " in shown and ": the quota of the day\n" in shown
         assert "paused" in agentrun("status").stdout
+        # Nobody knows how long it takes in all.
+        assert found["pace"] is None and "pace" not in shown
+        report = agentrun("report", "night", "--md").stdout
+        assert "# night: paused\n" in report and "the quota of the day. It continues by itself." in report
+        assert re.search(r"^- Pauses: .* in all: the quota of the day$", report, re.MULTILINE)
         assert agentrun("stop", "night").returncode == 0
         assert first.wait() == 143
 

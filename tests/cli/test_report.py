@@ -41,3 +41,10 @@ def test_a_report_that_cannot_be_written_does_not_change_the_exit_code(agentrun:
     ended = agentrun("start", "job.toml", "-q", cwd=job)
     assert ended.returncode == 0 and "the report could not be written" in ended.stderr
     assert (job / "items/a.html").read_text() == "mine"
+
+
+def test_a_job_that_could_not_start_has_no_report_and_no_word_of_one(agentrun: Run, job: Path) -> None:
+    (job / "rows.jsonl").write_text('{"id": "a"}\n{"id": "a"}\n')
+    (job / "job.toml").write_text('report = true\ncommand = ["cat"]\n[items]\njsonl = "rows.jsonl"\nkey = "id"\n')
+    ended = agentrun("start", "job.toml", cwd=job)
+    assert ended.returncode == 2 and "report" not in ended.stderr and not list(job.glob("*.html"))

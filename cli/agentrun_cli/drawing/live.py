@@ -231,8 +231,9 @@ class PlainView:
             skipped=progress.skipped,
             waiting=progress.waiting,
             began=progress.began,
-            per_second=pace.per_second(now),
-            seconds_left=pace.seconds_left(now),
+            # In a pause nobody knows how long it takes, and nothing gets on.
+            per_second=pace.per_second(now) if not self._paused else None,
+            seconds_left=pace.seconds_left(now) if not self._paused else None,
             cost=progress.cost,
             budget=job.budget if job is not None else None,
             concurrency=job.concurrency if job is not None else 1,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def event_lines(events: Iterable[HistoryEvent]) -> Iterator[str]:
-    """The events in words, oldest first; checkpoints that follow each other are one line."""
+    """The events in words, oldest first; checkpoints that follow each other are one line, whatever the speed was."""
     words = EventLines()
     for event in events:
         yield from words.add(event)
@@ -20,9 +20,12 @@ def event_lines(events: Iterable[HistoryEvent]) -> Iterator[str]:
 
 
 class EventLines:
-    """Events in words, as they come. Checkpoints are held back until something else happens, or until `flush`."""
+    """Events in words, as they come. Checkpoints and changes of speed, of which there may be one every second of a
+    night, are held back until something else happens, or until `flush`."""
 
     def __init__(self) -> None:
+        self._speeds: list[HistoryEvent] = []  # the first and the last
+        self._speed_count = 0
         self._folded: list[HistoryEvent] = []  # the first, the one before the last, the last
         self._count = 0
         self._is_under_way = False
@@ -33,17 +36,34 @@ class EventLines:
             self._folded = [self._folded[0], self._folded[-1], event] if self._folded else [event] * 3
             self._count += 1
             return
+        if kind == "speed":
+            self._speeds = [*self._speeds[:1], event]
+            self._speed_count += 1
+            return
         begins = kind in ("launch", "restore")
         # A launch's own first checkpoint is logged before the launch itself.
         self._count -= begins
-        yield from self._checkpoints(-2 if begins else -1)
+        yield from self._held_back(-2 if begins else -1)
         cut_short = "; the previous launch was cut short" if begins and self._is_under_way else ""
         yield f"{_time(event.at)}  {_words(event)}{cut_short}"
         self._is_under_way = begins or (self._is_under_way and kind != "stop")
 
     def flush(self) -> Iterator[str]:
-        """The checkpoints that were held back."""
-        yield from self._checkpoints(-1)
+        """What was held back."""
+        yield from self._held_back(-1)
+
+    def _held_back(self, last: int) -> Iterator[str]:
+        yield from self._changes_of_speed()
+        yield from self._checkpoints(last)
+
+    def _changes_of_speed(self) -> Iterator[str]:
+        speeds, count = self._speeds, self._speed_count
+        self._speeds, self._speed_count = [], 0
+        if count == 1:
+            yield f"{_time(speeds[0].at)}  {_words(speeds[0])}"
+        elif count:
+            changes = f"{count:,} changes since {_time(speeds[0].at)}, from {clean(speeds[0].reason or '')}"
+            yield f"{_time(speeds[-1].at)}  {_words(speeds[-1])}; {changes}"
 
     def _checkpoints(self, last: int) -> Iterator[str]:
         folded, count = self._folded, self._count

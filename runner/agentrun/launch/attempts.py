@@ -24,6 +24,7 @@ from agentrun.launch.meters import Meters
 from agentrun.launch.outage import Outages
 from agentrun.launch.progress import ProgressReports
 from agentrun.launch.speed import Speed
+from agentrun.launch.throttle import Gate
 from agentrun.money.usage import Reported
 from agentrun.outputs.files import ItemFiles, ItemFilesError
 from agentrun.outputs.logs import DONE_BYTES, KEPT_BYTES, ItemLogs
@@ -99,7 +100,7 @@ class Attempts:
         self.speed.restore()
 
     def stop(self) -> None:
-        """Nothing is retried from here on: an item that would be goes back. Attempts in flight continue."""
+        """Nothing is begun or retried from here on: an item that would be goes back. Attempts in flight continue."""
         self._stopping.set()
         if self.speed.gate is not None:
             self.speed.gate.turn_away()
@@ -129,7 +130,7 @@ class Attempts:
                 if (taken := await self.meters.enter()) is None:
                     return Ended("back")
                 work.doing = ""
-            if speed.gate is not None and (self._stopping.is_set() or not await speed.gate.enter(in_turn=in_turn)):
+            if speed.gate is not None and not await self._pass(speed.gate, work, in_turn=in_turn):
                 if self.meters is not None:
                     self.meters.leave(taken or 0.0, None)
                 return Ended("back")
@@ -256,6 +257,16 @@ class Attempts:
         return self.run.purse.refusal(again=work.row)
 
     # ---- refusals, and servers that are down
+
+    async def _pass(self, gate: Gate, work: Work, *, in_turn: bool) -> bool:
+        """Wait at the gate; False if the item goes back, because fewer may be in flight or the launch stops."""
+        if self._stopping.is_set():
+            return False
+        work.doing = "waiting for its turn"
+        try:
+            return await gate.enter(in_turn=in_turn)
+        finally:
+            work.doing = ""
 
     async def _wait_after_refusal(self, slot: int, work: Work, ended: Ended, began: float) -> Ended | None:
         """What the item is asked to wait for; then None, or how it ends instead."""

@@ -74,10 +74,14 @@ class Throttle:
         return max(1, int(self._number))
 
     @property
+    def is_narrowed(self) -> bool:
+        return self.number < self._most
+
+    @property
     def words(self) -> str:
         """How fast it goes, for people; empty if nothing is limited."""
         words = [rate_words(self.pace)] if self.pace is not None else []
-        if self.number < self._most:
+        if self.is_narrowed:
             words.append(f"{self.number:,} of {self._most:,} at a time")
         return ", ".join(words)
 
@@ -272,7 +276,7 @@ class Gate:
 
     def keep(self, context: RunContext) -> None:
         throttle = self.throttle
-        number = throttle.number if throttle.words else 0
+        number = throttle.number if throttle.is_narrowed else 0
         context.speed = Speed(at=round(self._wall_clock(), 3), pace=throttle.pace, number=number)
 
     def _tell_words(self) -> None:

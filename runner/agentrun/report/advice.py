@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from agentrun.agents.loading import RUN_IT_AGAIN, is_held_by_script
 from agentrun.people.selecting import means_cause
 from agentrun.report.report import Advice, Tone
-from agentrun.values.clock import local_clock, seconds_until
+from agentrun.values.clock import local_clock, now_seconds, seconds_until
 from agentrun.values.text import clean
+from agentrun.values.until import pause_words
 from agentrun.views.causes import VARIES, CauseGroup
 from agentrun.views.jobs import JobView
 
@@ -52,7 +53,8 @@ def advise(view: JobView, commands: Commands) -> Iterator[Advice]:
     if waiting := counts.get("waiting"):
         yield Advice(f"Answer {_counted(waiting, 'question')}", commands.of("review"))
     if view.status == "running":
-        yield Advice("It is at work; watch it", commands.of("status", "--watch"))
+        state = "paused" if view.paused is not None else "at work"
+        yield Advice(f"It is {state}; watch it", commands.of("status", "--watch"))
         return
     if view.status == "finished":
         yield from _after_the_end(view, commands)
@@ -102,7 +104,7 @@ def judge(view: JobView) -> tuple[str, Tone]:
     """The run in a word or two."""
     counts = view.counts
     if view.status == "running":
-        return "at work", "busy"
+        return ("paused", "warn") if view.paused is not None else ("at work", "busy")
     if view.status == "finished":
         return ("finished, some failed", "warn") if counts.get("failed") else ("finished", "good")
     if counts.get("waiting") or (counts.get("failed") and not counts.get("pending")):
@@ -113,6 +115,9 @@ def judge(view: JobView) -> tuple[str, Tone]:
 def describe(view: JobView) -> str:
     """How it stands, in a sentence."""
     at = local_clock(view.updated_at)
+    if view.paused is not None:
+        words = pause_words(view.paused.until, view.paused.reason, now_seconds())
+        return f"P{words[1:]}. It continues by itself."
     if view.status == "running":
         return f"At work; the last checkpoint is of {at}."
     if view.status == "finished":

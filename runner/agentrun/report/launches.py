@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from agentrun.report.report import LaunchFacts
+from agentrun.report.report import LaunchFacts, Pause
 from agentrun.report.tally import LaunchTally
-from agentrun.values.clock import seconds_of
+from agentrun.values.clock import now_seconds, seconds_of
 from agentrun.views.jobs import HistoryEvent, JobView
 
 KILLED = "killed, or the machine stopped"
@@ -20,6 +20,16 @@ class _Seen:
     """The last sign of it."""
     reason: str | None = None
     """Why it stopped; None if it did not say."""
+    settled: int = 0
+    pauses: list[Pause] = field(default_factory=list)
+    pausing: HistoryEvent | None = None
+    """How the pause began in which it is."""
+
+    def end_pause(self, at: float) -> None:
+        if self.pausing is not None:
+            began = seconds_of(self.pausing.at)
+            self.pauses.append(Pause(max(at - began, 0.0), self.pausing.reason or ""))
+            self.pausing = None
 
 
 def launches_of(
@@ -39,7 +49,11 @@ def launches_of(
             ends = [logged.ended]
         how, is_crash = _how(view, logged, is_last=number == last)
         ended = seconds_of(view.updated_at) if is_crash and number == last else max(ends, default=began)
-        found.append(LaunchFacts(number, began, ended, tally.settled if tally is not None else 0, how, is_crash))
+        pauses = logged.pauses if logged is not None else ()
+        if logged is not None:
+            logged.end_pause(now_seconds() if view.status == "running" and number == last else ended)
+        settled = tally.settled if tally is not None else 0
+        found.append(LaunchFacts(number, began, ended, settled, how, is_crash, pauses))
     return found
 
 
@@ -74,9 +88,18 @@ def _read(history: Iterable[HistoryEvent], run_id: str) -> dict[int, _Seen]:
             before = last = 0.0
         elif current is not None and event.event == "stop":
             current.ended, current.reason = at, event.reason or ""
+            current.end_pause(at)
             current = None
+        elif current is not None and event.event == "pause":
+            current.pausing = event
+        elif current is not None and event.event == "continue":
+            current.end_pause(at)
         elif event.event == "checkpoint":
             before, last = last, at
             if current is not None:
                 current.ended = max(current.ended, at)
+                if event.settled is not None and event.settled != current.settled:
+                    # A server that was down is back: nothing else says so.
+                    current.end_pause(at)
+                    current.settled = event.settled
     return seen

@@ -37,7 +37,9 @@ def code(value: object, limit: int = 300) -> str:
 
 def words(value: object, limit: int = 600) -> str:
     """Text of ours in which users' data may stand: what could be markup is escaped."""
-    return re.sub(r"([\\`*_{}\[\]<>#|~&$@]|:(?=//)|^[-+\d])", r"\\\1", clean(value, limit=limit))
+    text = re.sub(r"([\\`*_{}\[\]<>#|~&$@]|:(?=//)|^[-+])", r"\\\1", clean(value, limit=limit))
+    # "1." begins a list. Of that only the dot can be escaped: a backslash before a digit is shown.
+    return re.sub(r"^(\d+)([.)])", r"\1\\\2", text)
 
 
 def _lines(report: Report, *, items: int) -> Iterator[str]:

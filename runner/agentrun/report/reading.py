@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 
@@ -10,7 +10,7 @@ from agentrun.errors import CheckpointError, ItemsError, LaterError, UsageError
 from agentrun.money.usage import format_cost, format_tokens
 from agentrun.report.advice import Commands, advise, describe, judge
 from agentrun.report.launches import launches_of
-from agentrun.report.report import Advice, Group, LaunchFacts, Listed, Night, Report, Tile, Tone
+from agentrun.report.report import Advice, Group, LaunchFacts, Listed, Night, Pause, Report, Tile, Tone
 from agentrun.report.tally import Tally
 from agentrun.values.clock import now_seconds, seconds_of
 from agentrun.values.text import clean, quoted
@@ -122,7 +122,7 @@ def _make(
         night=_night(known, view, tally, launches),
         slowest=tally.slowest.first(OUTLIERS_SHOWN, listing.is_listed),
         dearest=tally.dearest.first(OUTLIERS_SHOWN, listing.is_listed),
-        facts=list(_facts(known, view, tally, number)),
+        facts=list(_facts(known, view, tally, launches, number)),
         launches=launches,
         note=note,
     )
@@ -195,7 +195,9 @@ def _detail(value: object) -> str:
     return clean(value, limit=60) if isinstance(value, str) else quoted(value, limit=60)
 
 
-def _facts(known: KnownJob, view: JobView, tally: Tally, number: int) -> Iterator[tuple[str, str]]:
+def _facts(
+    known: KnownJob, view: JobView, tally: Tally, launches: Iterable[LaunchFacts], number: int
+) -> Iterator[tuple[str, str]]:
     again = (
         f"; {tally.retried:,} {'item' if tally.retried == 1 else 'items'} needed more than one" if tally.retried else ""
     )
@@ -205,6 +207,8 @@ def _facts(known: KnownJob, view: JobView, tally: Tally, number: int) -> Iterato
     yield "Attempts", f"{tally.attempts:,}{again}{f': {causes}' if causes else ''}"
     refused = f"{tally.refused:,}, each repeated without using up a retry" if tally.refused else "none"
     yield "Refusals", refused
+    if pauses := [pause for one in launches for pause in one.pauses]:
+        yield "Pauses", _paused(pauses)
     yield "Tokens", format_tokens(view.usage) if view.tokens else "none reported"
     yield "Lost in crashes", _lost(view)
     if view.versions:
@@ -216,6 +220,15 @@ def _facts(known: KnownJob, view: JobView, tally: Tally, number: int) -> Iterato
     if output := _output(known, view):
         yield "Results", clean(output, limit=400)
     yield "Run", f"{number}, {view.run_id}" if number else view.run_id
+
+
+def _paused(pauses: Sequence[Pause]) -> str:
+    """How long it waited, and for what."""
+    many = f"{len(pauses):,}, " if len(pauses) > 1 else ""
+    reasons = list(dict.fromkeys(clean(one.reason, limit=80) for one in pauses))
+    more = f", and {len(reasons) - _CAUSES_SHOWN:,} more reasons" if len(reasons) > _CAUSES_SHOWN else ""
+    seconds = round(sum(one.seconds for one in pauses))
+    return f"{many}{format_duration(seconds)} in all: {'; '.join(reasons[:_CAUSES_SHOWN])}{more}"
 
 
 def _lost(view: JobView) -> str:

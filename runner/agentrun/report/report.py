@@ -64,6 +64,14 @@ class Outlier:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """A wait for a quota, or for a server that was down."""
+
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchFacts:
     """One launch of the run."""
 
@@ -73,6 +81,7 @@ class LaunchFacts:
     settled: int
     how: str
     is_crash: bool = False
+    pauses: Sequence[Pause] = ()
 
 
 @dataclass(frozen=True, slots=True)

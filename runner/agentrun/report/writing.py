@@ -13,6 +13,7 @@ from agentrun.report.reading import read_report
 from agentrun.report.report import Report
 from agentrun.system.disk import Disk, disk_errors, make_folders, open_to_read, replace_file
 from agentrun.views.finding import KnownJob
+from agentrun.views.jobs import view_job
 
 _BEGINNING_BYTES = 1024
 
@@ -59,6 +60,8 @@ def report_after(job: Job, known: KnownJob, *, here: Path | None = None) -> tupl
     if job.report is None:
         return None, ""
     try:
+        if view_job(known.store, known.name).status == "new":
+            return None, ""  # nothing was run, and why is said already
         report = read_report(known, here=here)
         path = job.report_path(run_id=report.view.run_id, date=report.date)
         return write_report(report, path), ""

@@ -24,7 +24,7 @@ from agentrun.store.port import HistoryEvent as HistoryEvent
 from agentrun.store.port import Holder as Holder
 from agentrun.store.registry import known_roots
 from agentrun.system.process import boot_id
-from agentrun.values.clock import age_seconds, now_seconds
+from agentrun.values.clock import age_seconds, now_seconds, time_text
 from agentrun.values.until import pause_words
 from agentrun.views.pace import Pace, read_pace
 
@@ -70,7 +70,7 @@ class JobView:
     why: str = ""
     """Why an unfinished run is not running."""
     pace: Pace | None = None
-    """How fast the runner at work gets on, as soon as that is known."""
+    """How fast the runner at work gets on, as soon as that is known; None in a pause."""
     paused: Paused | None = None
     """Until when, and for what, the runner at work waits."""
     speed: Speed | None = None
@@ -121,7 +121,7 @@ class JobView:
             "why": self.why,
             "pace": self.pace.as_json() if self.pace is not None else None,
             "paused": to_builtins(self.paused),
-            "speed": to_builtins(self.speed),
+            "speed": structs.asdict(self.speed) | {"at": time_text(self.speed.at)} if self.speed is not None else None,
             "posted": dict(self.posted),
             "running": [to_builtins(one) | {"age_seconds": age_seconds(one.since)} for one in self.running],
             "failed": [list(one) for one in self.failed],
@@ -206,7 +206,7 @@ def _unfinished(reader: Reader, checkpoint: Checkpoint, folder: Path | None) -> 
         date=context.date,
         stopped=checkpoint.stopped if holder is None else None,
         why=_why(checkpoint) if holder is None else "",
-        pace=read_pace(reader, checkpoint) if holder is not None else None,
+        pace=read_pace(reader, checkpoint) if holder is not None and checkpoint.paused is None else None,
         paused=checkpoint.paused if holder is not None else None,
         speed=_speed(checkpoint) if holder is not None else None,
         posted=_posted(reader),

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.item import Item
 from agentrun.launch.speed import Speed
 from agentrun.runs.units import Ended, Work
@@ -100,3 +101,25 @@ def test_a_server_that_takes_nothing_for_15_minutes_has_a_quota(tmp_path: Path, 
 def test_calls_of_20_minutes_are_no_quota(tmp_path: Path) -> None:
     night = run_batch(Crowded(seconds=1200.0, spread=0.1, most=2), tmp_path, items=8, concurrency=4)
     assert night.stopped is None and night.counts["done"] == 8
+
+
+@pytest.mark.parametrize("kind", [Bucket, Crowded])
+def test_nothing_that_waits_to_be_let_in_begins_after_the_launch_has_stopped(
+    tmp_path: Path, kind: type[Bucket | Crowded]
+) -> None:
+    class Locked(kind):  # type: ignore[valid-type, misc]
+        is_over, late = False, 0
+
+        async def call(self, attempt: Attempt, channel: Channel) -> Outcome:
+            self.late += self.is_over
+            if self.accepted < 100:
+                outcome: Outcome = await super().call(attempt, channel)
+                return outcome
+            self.is_over = True
+            return refusal(401, None)
+
+    server = Locked()
+    night = run_batch(server, tmp_path)
+    assert night.stopped is not None and night.stopped.exit_code == 4 and server.refused
+    assert server.is_over and server.late == 0
+    assert night.counts["failed"] == 0 and night.counts["done"] < 200

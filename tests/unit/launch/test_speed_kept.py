@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.checkpoint.checkpoint import Checkpoint, Speed
 from agentrun.checkpoint.record import Record
 from unit.launch.bench import Hooked, World, answer, failing, idle, names
+from unit.launch.simulated import Bucket, run_batch
 
 MINUTE = 60.0
 
@@ -40,6 +42,13 @@ def test_what_a_server_bears_is_in_the_checkpoint(world: World) -> None:
     state = world.state()
     assert state is not None and state.context.speed is not None
     assert 1 <= state.context.speed.number <= 8 and abs(state.context.speed.at - time.time()) < 10 * MINUTE
+
+
+def test_a_pace_alone_names_no_number(tmp_path: Path) -> None:
+    night = run_batch(Bucket(), tmp_path)
+    with night.store.reader() as reader:
+        assert reader.checkpoint is not None and (speed := reader.checkpoint.context.speed) is not None
+    assert speed.pace and speed.number == 0
 
 
 @pytest.mark.parametrize(

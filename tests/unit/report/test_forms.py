@@ -110,6 +110,12 @@ def test_users_data_in_markdown_is_code() -> None:
     assert code("a`b``c") == "```a`b``c```" and code("`x`") == "`` `x` ``" and code("") == "` `"
     assert code("a\n## b\x1b[31m") == "`a ## b`"
     assert words("# <b> [x](y) @me *z* http://x") == r"\# \<b\> \[x\](y) \@me \*z\* http\://x"
+    assert words("1. x") == r"1\. x" and words("- x") == r"\- x"
+
+
+def test_numbers_in_markdown_are_shown_without_a_backslash(report: Report) -> None:
+    assert "- Attempts: 2" in (page := markdown_page(report))
+    assert re.search(r"\\[\w\s]", page) is None
 
 
 def test_a_table_in_markdown_keeps_its_columns(hostile: Report) -> None:

@@ -15,6 +15,7 @@ from agentrun.money.usage import Usage
 from agentrun.people.selecting import is_of_cause
 from agentrun.report.reading import read_report
 from agentrun.store.folder.reader import FolderReader
+from agentrun.store.port import HistoryEvent
 from agentrun.values.clock import time_text
 from agentrun.views.listing import open_listing
 from unit.made import STORES, Made, StoreKind
@@ -77,6 +78,23 @@ def test_each_launch_says_how_it_ended(invoices: Invoices) -> None:
     assert (first.number, first.how, first.is_crash) == (1, "killed, or the machine stopped", True)
     assert (second.how, second.is_crash) == ("18 of 200 items failed", False)
     assert first.settled + second.settled == COUNTS["done"] + COUNTS["failed"]
+
+
+def test_pauses_are_on_record_with_their_time_and_reason(tmp_path: Path) -> None:
+    made = Invoices(tmp_path).play()
+    for at, event, more in (
+        (30_000, "restore", {"run_id": made.run_id, "launch": 3}),
+        (30_100, "pause", {"launch": 3, "reason": "openai's quota"}),
+        (33_700, "continue", {"launch": 3}),
+        (33_800, "checkpoint", {"settled": 200}),
+        (34_000, "pause", {"launch": 3, "reason": "127.0.0.1:8080 cannot be reached"}),
+        (34_005, "checkpoint", {"settled": 200}),
+        (34_060, "checkpoint", {"settled": 201}),
+        (34_070, "stop", {"launch": 3, "reason": "finished"}),
+    ):
+        made.store.note(HistoryEvent(at=time_text(BEGAN + at), event=event, **more))
+    facts = dict(read_report(made.known).facts)
+    assert facts["Pauses"] == "2, 1h01m in all: openai's quota; 127.0.0.1:8080 cannot be reached"
 
 
 def test_what_to_do_next_begins_with_the_questions(invoices: Invoices) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import agentrun
-from agentrun.checkpoint.checkpoint import Running
+from agentrun.checkpoint.checkpoint import Running, Speed
 from agentrun.checkpoint.record import Try
 from agentrun.errors import CheckpointError, ItemsError
 from agentrun.job.fields import Layer
@@ -47,6 +47,15 @@ def test_items_are_those_of_the_source_with_what_is_on_record(made: Made) -> Non
     made.commit(made.record("c", "skipped", index=2))
     expected = [(0, "a", "failed"), (1, "b", "done"), (2, "c", "skipped"), (3, "d", "pending")]
     assert states(made, made.job) == expected
+
+
+def test_how_fast_it_goes_is_told_with_times_in_iso_form(made: Made) -> None:
+    made.checkpoint.context.speed = Speed(at=1_794_866_640.25, pace=2.0)
+    made.commit(made.record("b", index=1))
+    with made.at_work():
+        speed = view_job(made.store, "made").as_json()["speed"]
+    assert speed == {"at": "2026-11-16T22:04:00.250Z", "pace": 2.0, "number": 0}
+    assert view_job(made.store, "made").as_json()["speed"] is None
 
 
 def test_without_the_job_items_are_those_on_record(made: Made) -> None:
