@@ -15,13 +15,14 @@ from agentrun.agents.failure import EMPTY, Failure, asked_wait, is_overload, is_
 from agentrun.checkpoint.record import Record, Try
 from agentrun.checkpoint.remembered import Remembered
 from agentrun.errors import AgentrunError
-from agentrun.events import Retrying, Watcher
+from agentrun.events import Retrying, Warned, Watcher
 from agentrun.executors.port import Executor
 from agentrun.job.job import Job
 from agentrun.launch.capped import refused, run_capped
 from agentrun.launch.channel import RunnerEnd
 from agentrun.launch.meters import Meters
 from agentrun.launch.outage import Outages
+from agentrun.launch.pricing import how_to_count
 from agentrun.launch.progress import ProgressReports
 from agentrun.launch.speed import Speed
 from agentrun.launch.throttle import Gate
@@ -88,6 +89,7 @@ class Attempts:
         self._numbers: dict[int, tuple[int, int]] = {}
         """By row, of items that were parked or went back in this launch: their generation, and the number of their last
         attempt. No two attempts have the same id."""
+        self._has_warned = False
         self._stopping = asyncio.Event()
         self.meters: Meters | None = None
         if job.rate is not None or job.tokens is not None:
@@ -171,6 +173,8 @@ class Attempts:
             tries.append(tried)
             if self.meters is not None:
                 self.meters.leave(taken or 0.0, end.usage.tokens if end.usage is not None else None)
+                if end.usage is None and outcome.kind == "done" and self._job.tokens is not None:
+                    self._warn_of_silence(work)
             ended = self._end(outcome, end, tries)
             if ended.failure is not None and self._job.adapt and is_refusal(ended.failure):
                 if (instead := await self._wait_after_refusal(slot, work, ended, began)) is not None:
@@ -255,6 +259,13 @@ class Attempts:
         finally:
             work.doing = ""
         return self.run.purse.refusal(again=work.row)
+
+    def _warn_of_silence(self, work: Work) -> None:
+        """Without knowing what the items use, a limit for tokens means little: once a launch, that is said."""
+        said = f'tokens is set, but "{work.item.key}" finished without reporting its usage, and counts as none'
+        if not self._has_warned:
+            self._watcher(Warned(f"{said}; {how_to_count(self._job)}"))
+        self._has_warned = True
 
     # ---- refusals, and servers that are down
 

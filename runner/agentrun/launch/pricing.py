@@ -93,6 +93,13 @@ def how_to_report(job: Job) -> str:
     return f"report it{where}: {report}, or {free} if it is free; or remove the budget: {without}"
 
 
+def how_to_count(job: Job) -> str:
+    """What makes an agent report its tokens, where they are limited."""
+    if job.prompt is not None:
+        return "this server does not report usage; limit the requests with rate instead"
+    return f"report it{'' if job.command is None else ' in the program'}: {_usage_call(job, 'response')}"
+
+
 def _given(job: Job, values: Sequence[tuple[str, str | int]]) -> str:
     """How these values are given, in Python or as flags."""
     if job.items.kind == "python":

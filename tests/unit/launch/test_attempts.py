@@ -13,7 +13,7 @@ from agentrun.agents.failure import THREAD_TIMEOUT, Failure
 from agentrun.agents.messages import Ask, Carry, Log, Received, Refused, Reply, Stray
 from agentrun.checkpoint.checkpoint import Checkpoint, RunContext
 from agentrun.checkpoint.ledger import Ledger
-from agentrun.events import Event, Retrying
+from agentrun.events import Event, Retrying, Warned
 from agentrun.item import Item
 from agentrun.job.job import ItemsSpec, Job
 from agentrun.launch.attempts import BACKOFF_MOST_SECONDS, Attempts
@@ -379,3 +379,17 @@ def test_the_rate_spaces_all_attempts_retries_included(bench: Bench) -> None:
     asyncio.run(bench.settle(Scripted(TRANSIENT)))
     # Two backoffs, and after each what is left of the hour.
     assert round(sum(bench.waits)) == 2 * 3600
+
+
+def test_where_tokens_are_limited_an_item_without_usage_is_told_once(bench: Bench) -> None:
+    bench.job = replace(bench.job, tokens=parse_rate("100k/min"))
+    executor = Scripted(Outcome("done", b"1"))
+
+    async def main() -> None:
+        attempts = bench.attempts(executor)
+        for _ in range(3):
+            assert (await bench.settle(executor, attempts=attempts)).kind == "done"
+
+    asyncio.run(main())
+    (warned,) = [event.text for event in bench.events if isinstance(event, Warned)]
+    assert warned.startswith('tokens is set, but "a" finished without reporting its usage') and "ctx.usage" in warned
