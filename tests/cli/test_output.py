@@ -149,8 +149,8 @@ def test_help_has_the_commands_in_order_and_the_exit_codes(agentrun: Run) -> Non
     listed = ended.stdout.partition("Commands:")[2].partition("Exit codes")[0]
     names = re.findall(r"^  (\w+)  +\S", listed, re.MULTILINE)
     assert " ".join(names) == (
-        "start resume try status stop items show log failures results runs diff "
-        "review answer redo edit skip repair clear init completion step ask usage"
+        "start resume try status stop items show log failures results report runs diff "
+        "review answer redo edit skip notify repair clear init completion step ask usage"
     )
     for code in (0, 1, 2, 3, 4, 65, 74, 75):
         assert re.search(rf"^ +{code}  \w", ended.stdout, re.MULTILINE)
