@@ -108,7 +108,7 @@ def status(agentrun: Run) -> dict[str, Any]:
 def test_it_waits_for_the_quota_and_finishes_with_nothing_failed_or_paid_twice(
     agentrun: Run, place: Path, quiet: bool
 ) -> None:
-    with serving(Provider(accepts=5, seconds=6.0)) as provider:
+    with serving(Provider(accepts=5, seconds=15.0)) as provider:
         ended = agentrun("start", "job.toml", *(["-q"] if quiet else []), SERVER=provider.url)
     assert ended.returncode == 0, ended.stderr
     assert sorted(provider.answered) == sorted(f"t{number}" for number in range(12)) and provider.refused == 1

@@ -29,6 +29,8 @@ def ask(item, ctx):
 """
 
 
+ITEMS, PER_SECOND = 50, 10.0
+"""So slow a server refuses much of the first wave on the busiest machine, too."""
 Make = Callable[..., None]
 
 
@@ -49,12 +51,12 @@ def make_job(tmp_path: Path) -> Make:
 def test_a_server_that_refuses_slows_the_run_down_and_no_item_fails(
     agentrun: Run, make_job: Make, retry_after: str | None
 ) -> None:
-    make_job(100, "retries = 0")
-    with serve_limited(50.0, seconds=0.02, retry_after=retry_after) as server:
+    make_job(ITEMS, "retries = 0")
+    with serve_limited(PER_SECOND, seconds=0.02, retry_after=retry_after) as server:
         ended = agentrun("start", "-j", "32", "--json", SERVER=server.url)
         assert ended.returncode == 0, ended.stderr
-        assert json.loads(ended.stdout)["counts"]["done"] == 100
-        assert Counter(call.key for call in server.accepted) == {str(number): 1 for number in range(100)}
+        assert json.loads(ended.stdout)["counts"]["done"] == ITEMS
+        assert Counter(call.key for call in server.accepted) == {str(number): 1 for number in range(ITEMS)}
         # A wave of them tells how fast it may go. Whoever just tries again is refused many hundred times.
         assert 1 <= server.refused <= 100
         # Nobody refuses what is already there.
@@ -63,14 +65,14 @@ def test_a_server_that_refuses_slows_the_run_down_and_no_item_fails(
 
 
 def test_without_it_refusals_use_up_the_retries(agentrun: Run, make_job: Make) -> None:
-    make_job(100, "retries = 0\nadapt = false")
-    with serve_limited(50.0, seconds=0.02) as server:
+    make_job(ITEMS, "retries = 0\nadapt = false")
+    with serve_limited(PER_SECOND, seconds=0.02) as server:
         ended = agentrun("start", "-j", "32", SERVER=server.url)
     assert ended.returncode in (1, 4) and "429" in ended.stderr and server.refused > 0
 
 
 def test_tokens_hold_across_a_kill(agentrun: Run, begin: Callable[..., subprocess.Popen[str]], make_job: Make) -> None:
-    per_second, burst, each, items, width = 200.0, 1200.0, 100, 24, 4
+    per_second, burst, each, items, width = 200.0, 1200.0, 100, 36, 4
     make_job(items, f'tokens = "12k/min"\nconcurrency = {width}')
     began = time.monotonic()
     with serve_limited() as server:
