@@ -21,7 +21,7 @@ MUTANTS = [
         "Meters.keep",
         "context.tokens_until = ...",
         "pass",
-        (f"{METERS}::test_tokens_of_launches_that_were_killed_stay_used",),
+        (f"{METERS}::test_a_call_that_used_more_than_expected_holds_up_the_next_launch_as_it_would_this_one",),
     ),
     Mutant(
         "a launch that was killed used nothing after its last checkpoint",
