@@ -137,3 +137,8 @@ def test_for_items_that_point_at_their_content_nothing_to_run_says_what_is_compa
     assert first.startswith("n: nothing to run, 2 results kept from the run of ")
     assert compared == "  only the lines are compared, not what they point to, such as files or pages"
     assert last == "  to run everything again: agentrun start n --fresh"
+
+
+def test_the_plan_names_the_limit_for_tokens(agentrun: Run, job: Path) -> None:
+    planned = agentrun("start", "work", "--plan", "--tokens", "100k/min").stdout
+    assert "at most 100,000 tokens in 1m" in planned

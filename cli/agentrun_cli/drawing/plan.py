@@ -185,6 +185,8 @@ def limits_of(job: Job) -> str:
     parts.append("no retries" if not job.retries else "1 retry" if job.retries == 1 else f"{job.retries} retries")
     if job.rate is not None:
         parts.append(f"at most {job.rate.count} attempts started in {format_duration(job.rate.per_seconds)}")
+    if job.tokens is not None:
+        parts.append(f"at most {job.tokens.count:,} tokens in {format_duration(job.tokens.per_seconds)}")
     parts.append(f"{job.allow_failures} failures allowed")
     if job.stop_after_failures:
         parts.append(f"stops after {job.stop_after_failures} failures in a row")

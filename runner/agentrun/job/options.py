@@ -12,7 +12,7 @@ from agentrun.values.until import Until, parse_until
 
 Rerun = Literal["old-agent", "all"]
 NoLimit = Literal["none"]
-"""In place of a limit: removes that of the job for one launch."""
+"""Given where a limit could be: this launch does without the limit that the job has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,8 +143,8 @@ def _outliers(report: Report) -> Iterator[str]:
     yield from _table(
         ["slowest", "took", "attempts"], [_row(one, format_duration(one.value), one.attempts) for one in report.slowest]
     )
-    if report.dearest:
-        rows = [_row(one, format_cost(one.value), one.tokens) for one in report.dearest]
+    if report.most_expensive:
+        rows = [_row(one, format_cost(one.value), one.tokens) for one in report.most_expensive]
         yield from ("", *_table(["most expensive", "cost", "tokens"], rows))
 
 

@@ -169,10 +169,14 @@ def _outliers(report: Report) -> str:
     slow = _outlier_table(
         "Slowest", "took", report.slowest, lambda one: (format_duration(one.value), f"{one.attempts:,}")
     )
-    if not report.dearest:
+    if not report.most_expensive:
         return f'<div class="two">{slow}</div>'
     dear = _outlier_table(
-        "Most expensive", "cost", report.dearest, lambda one: (format_cost(one.value), f"{one.tokens:,}"), "tokens"
+        "Most expensive",
+        "cost",
+        report.most_expensive,
+        lambda one: (format_cost(one.value), f"{one.tokens:,}"),
+        "tokens",
     )
     return f'<div class="two">{slow}{dear}</div>'
 

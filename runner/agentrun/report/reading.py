@@ -121,7 +121,7 @@ def _make(
         answer="" if is_earlier else commands.of("review"),
         night=_night(known, view, tally, launches),
         slowest=tally.slowest.first(OUTLIERS_SHOWN, listing.is_listed),
-        dearest=tally.dearest.first(OUTLIERS_SHOWN, listing.is_listed),
+        most_expensive=tally.most_expensive.first(OUTLIERS_SHOWN, listing.is_listed),
         facts=list(_facts(known, view, tally, launches, number)),
         launches=launches,
         note=note,

@@ -148,7 +148,7 @@ class Report:
     """The command that answers questions."""
     night: Night
     slowest: Sequence[Outlier]
-    dearest: Sequence[Outlier]
+    most_expensive: Sequence[Outlier]
     facts: Sequence[tuple[str, str]]
     launches: Sequence[LaunchFacts]
     note: str = ""

@@ -73,7 +73,7 @@ class Tally:
         self.causes: Counter[str] = Counter()
         """Why attempts were repeated."""
         self.seconds = array("f")
-        self.slowest, self.dearest = Top(), Top()
+        self.slowest, self.most_expensive = Top(), Top()
         self.launches: dict[int, LaunchTally] = {}
         self._settled, self._failed, self._cost, self._flight = ([0.0] * SLICES for _ in range(4))
         self._whole = [0.0] * (SLICES + 1)
@@ -182,7 +182,7 @@ class Tally:
             tokens = record.usage.tokens if record.usage is not None else 0
             self.slowest.note(row, Outlier(record.key, record.seconds, number, tokens, record.kind))
             if record.usage is not None and record.usage.cost:
-                self.dearest.note(row, Outlier(record.key, record.usage.cost, number, tokens, record.kind))
+                self.most_expensive.note(row, Outlier(record.key, record.usage.cost, number, tokens, record.kind))
         if record.kind == "done":
             self.seconds.append(record.seconds)
         self.attempts += max(new, 1)
