@@ -19,15 +19,23 @@ from agentrun.values.until import parse_until
 from unit.launch.bench import FakeExecutor, World, answer, names
 
 
-def holding(release: asyncio.Event, *held: str) -> FakeExecutor:
-    """These items end when they are released; all others at once."""
+class Held(FakeExecutor):
+    """Attempts of these items go on until they are released. When all of them are in flight, the time is over: until
+    then the launch's clock stands still, however slow the machine is."""
 
-    async def script(attempt: Attempt, channel: Channel) -> Outcome:
-        if attempt.item.key in held:
-            await release.wait()
+    def __init__(self, world: World, *held: str) -> None:
+        super().__init__(self.script)
+        self.release = asyncio.Event()
+        self._left = set(held)
+        self._held = frozenset(held)
+        began = time.time()
+        world.wall_clock = lambda: began + (0.0 if self._left else 60.0)
+
+    async def script(self, attempt: Attempt, channel: Channel) -> Outcome:
+        self._left.discard(attempt.item.key)
+        if attempt.item.key in self._held:
+            await self.release.wait()
         return await answer(attempt, channel)
-
-    return FakeExecutor(script)
 
 
 async def until_stopping(world: World) -> Stopping:
@@ -41,14 +49,14 @@ async def until_stopping(world: World) -> Stopping:
 def test_when_the_time_is_over_what_is_in_flight_finishes(world: World) -> None:
     world.items(*names(10))
     world.job = replace(world.job, concurrency=2)
-    release = asyncio.Event()
+    executor = Held(world, "k002", "k003")
 
     async def during(launch: Launch) -> None:
         stopping = await until_stopping(world)
         assert (stopping.in_flight, stopping.grace_seconds) == (2, world.job.grace_seconds)
-        release.set()
+        executor.release.set()
 
-    summary = world.go(executor=holding(release, "k002", "k003"), during=during, max_time=0.2)
+    summary = world.go(executor=executor, during=during, max_time=0.2)
     assert (summary.exit_code, summary.stopped_by, summary.counts["done"]) == (4, "max_time", 4)
     assert summary.reason == "the time limit of 0.2s is reached"
     state = world.state()
@@ -63,7 +71,7 @@ def test_when_the_time_is_over_what_is_in_flight_finishes(world: World) -> None:
 def test_what_does_not_finish_within_the_grace_period_goes_back(world: World) -> None:
     world.items(*names(4))
     world.job = replace(world.job, concurrency=2, grace_seconds=0.0, max_time_seconds=0.2)
-    executor = holding(asyncio.Event(), "k001")
+    executor = Held(world, "k001")
     summary = world.go(executor=executor)
     assert (summary.exit_code, summary.stopped_by) == (4, "max_time")
     assert not executor.live and summary.counts["failed"] == 0
@@ -78,19 +86,19 @@ def test_a_signal_in_the_grace_period_ends_them_at_once(world: World) -> None:
         await until_stopping(world)
         launch.request_stop(15)
 
-    summary = world.go(executor=holding(asyncio.Event(), "k001"), during=during, max_time=0.2)
+    summary = world.go(executor=Held(world, "k001"), during=during, max_time=0.2)
     assert summary.exit_code == 143 and summary.counts["pending"] == 3
 
 
 def test_a_run_that_is_complete_in_the_grace_period_is_done(world: World) -> None:
     world.items("a")
-    release = asyncio.Event()
+    executor = Held(world, "a")
 
     async def during(launch: Launch) -> None:
         await until_stopping(world)
-        release.set()
+        executor.release.set()
 
-    assert world.go(executor=holding(release, "a"), during=during, max_time=0.2).exit_code == 0
+    assert world.go(executor=executor, during=during, max_time=0.2).exit_code == 0
 
 
 def test_a_flag_counts_before_the_job_and_for_one_launch(world: World) -> None:
