@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentrun.agents.context import Context
+    from agentrun.agents.context import Context, current
     from agentrun.agents.messages import Answer
     from agentrun.api import arun, run
     from agentrun.errors import (
@@ -44,6 +44,7 @@ _HOMES = {
     "MemoryStore": "store.memory",
     "Summary": "summary",
     "arun": "api",
+    "current": "agents.context",
     "run": "api",
 }
 _ERRORS = [
@@ -96,6 +97,7 @@ __all__ = [
     "TrustError",
     "UsageError",
     "arun",
+    "current",
     "run",
 ]
 

@@ -17,6 +17,8 @@ from agentrun.agents.exceptions import user_traceback
 from agentrun.agents.messages import (
     Ask,
     Carry,
+    EntriesGet,
+    KnownEntries,
     KnownStep,
     Log,
     Message,
@@ -30,6 +32,7 @@ from agentrun.agents.messages import (
 from agentrun.errors import AgentError
 from agentrun.executors.calling import close_agent, perform, perform_async
 from agentrun.executors.choice import open_executor
+from agentrun.executors.local import is_on_loop
 from agentrun.executors.port import Executor
 from agentrun.system.guardian import Guardian
 
@@ -98,10 +101,10 @@ class Trial:
         if self._programs is not None:
             return self._programs.run(attempt)
         end = (TrialEnd if self._runner is None else AsyncTrialEnd)(self._say, self._answer)
-        context = Context(attempt, end, carries=self._job.carry) if self._agent.wants_ctx else None
+        context, wants_ctx = Context(attempt, end, carries=self._job.carry), self._agent.wants_ctx
         if self._runner is None:
-            return perform(self._target, item, context, end)
-        return self._runner.run(perform_async(self._target, item, context, end))
+            return perform(self._target, item, context, end, wants_ctx=wants_ctx)
+        return self._runner.run(perform_async(self._target, item, context, end, wants_ctx=wants_ctx))
 
     def _answer(self, message: Message) -> Reply:
         """The runner end: without state nothing is remembered, and a question ends the attempt."""
@@ -113,6 +116,8 @@ class Trial:
             case StepGet(name):
                 self._say(f"[step {name}]")
                 return KnownStep(0, found=False)
+            case EntriesGet():
+                return KnownEntries([])
             case Used(reported):
                 used = ", ".join(f"{name} {value}" for name, value in asdict(reported).items() if value)
                 self._say(f"[used: {used}]")
@@ -125,7 +130,9 @@ class Trial:
 class TrialEnd:
     """The agent end of a trial: everything is answered at once, in the same thread."""
 
-    awaits = False
+    @property
+    def awaits(self) -> bool:
+        return False
 
     def __init__(self, say: Callable[[str], None], answer: Callable[[Message], Reply]) -> None:
         self._answer = answer
@@ -142,11 +149,16 @@ class TrialEnd:
 
 
 class AsyncTrialEnd(TrialEnd):
-    """The same for an async agent."""
+    """The same for an async agent, and for the sync functions that it runs in threads."""
 
-    awaits = True
+    @property
+    def awaits(self) -> bool:
+        return is_on_loop()
 
-    async def call(self, message: Message) -> Reply:
+    def call(self, message: Message) -> Any:
+        return self._answer_later(message) if self.awaits else self._answer(message)
+
+    async def _answer_later(self, message: Message) -> Reply:
         return self._answer(message)
 
 

@@ -66,10 +66,11 @@ def _step_lines(step: StepView, *, full: bool) -> Iterator[str]:
         what = f"{'approved' if step.answer.yes else 'refused'} by {clean(step.answer.by)}{words}"
     else:
         label = f"step {clean(step.name, limit=100)}:"
-        what = clean(shown_value(step.output).strip(), limit=STEP_CHARACTERS)
+        shown = step.view or shown_value(step.output)
+        what = clean(shown.strip(), limit=STEP_CHARACTERS)
         if full:
             yield "  " + coloured(label, "dim", sys.stdout)
-            for line in clean_text(shown_value(step.output)).split("\n"):
+            for line in clean_text(shown).split("\n"):
                 yield f"    {line}"
             return
     yield f"  {coloured(label, 'dim', sys.stdout)} {what}"

@@ -12,7 +12,9 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
-from agentrun.agents.fingerprint import command_parts, fingerprint_of, python_parts
+from agentrun.agents.adapters import adapter_for
+from agentrun.agents.exceptions import user_traceback
+from agentrun.agents.fingerprint import adapted_parts, command_parts, fingerprint_of, python_parts
 from agentrun.agents.loading import AgentReference, LoadedEnough, load, loading_in_worker, module_file
 from agentrun.errors import AgentError
 
@@ -72,6 +74,8 @@ def agent_from_function(function: Any, job: Job) -> Agent:
 
 
 def _python(target: Any, job: Job, *, name: str, reference: str | None, is_main: bool = False) -> Agent:
+    if (adapted := _adapted(target, job, name=name, reference=reference)) is not None:
+        return adapted
     is_class = isinstance(target, type)
     call = _callable_of(target, name)
     if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
@@ -90,6 +94,35 @@ def _python(target: Any, job: Job, *, name: str, reference: str | None, is_main:
         isolation=_isolation(job, name, is_async=is_async, can_be_found=reference is not None),
         is_main=is_main,
     )
+
+
+def _adapted(target: Any, job: Job, *, name: str, reference: str | None) -> Agent | None:
+    """The agent that an object of a framework is, or a function without parameters that returns one; else None."""
+    made = _made_by(target, name) if inspect.isfunction(target) else target
+    adapter = adapter_for(made)
+    if adapter is None:
+        return None
+    call = adapter.agent_of(made, job, name=name)
+    return Agent(
+        kind="function",
+        is_async=True,
+        wants_ctx=True,
+        target=call,
+        reference=reference,
+        fingerprint=fingerprint_of(job, lambda: adapted_parts(target, job, reference)),
+        isolation=_isolation(job, name, is_async=True, can_be_found=reference is not None),
+    )
+
+
+def _made_by(function: Any, name: str) -> Any:
+    """What a function that takes nothing returns; None for one that takes an item."""
+    if inspect.iscoroutinefunction(function) or inspect.signature(function).parameters:
+        return None
+    try:
+        return function()
+    except Exception as error:
+        message = f"{name}: it takes no item, so it was called for an agent, and raised {type(error).__name__}: {error}"
+        raise AgentError(message, traceback=user_traceback(error)) from error
 
 
 def _callable_of(target: Any, name: str) -> Any:

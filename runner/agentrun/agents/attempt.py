@@ -26,11 +26,16 @@ The messages and replies, as JSON and without their address; their types are in 
     {"type": "carry", "value": …}                           → {}
     {"type": "step_get", "name": …}                         → {"n": 0, "found": true, "output": "…"}, or "found": false
     {"type": "step_put", "name": …, "n": 0, "output": "…"}  → {}, once it is on disk
+    {"type": "entries_get", "name": …}                      → {"entries": ["…", …]}
+    {"type": "entry_add", "name": …, "output": "…"}         → {}, once it is on disk
     {"type": "ask", "question": …, "details": {…}}          → {"answer": {"yes": true, "text": …, …}} or {"park": true}
     {"type": "usage", "model": …, "input_tokens": …, "output_tokens": …, "cost": …, …} → {}
 
 `n` counts how often the attempt asked for that name before. `output` is JSON as text. After {"park": true} the attempt
-must end with the outcome `waiting`. A message with something wrong in it is answered {"error": …}.
+must end with the outcome `waiting`. A message with something wrong in it is answered {"error": …}. Of the optional
+fields, `request` of step_get is a digest of what the step is given: a step that has one is known by its name alone,
+and not by its place among the others; `view` of step_put and entry_add is what people are shown in place of the output;
+`key` of ask is what the answer is matched by in place of the words.
 """
 
 from __future__ import annotations

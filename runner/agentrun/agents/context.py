@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from inspect import isawaitable
 from pathlib import Path
 from types import MappingProxyType
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from agentrun.item import Item
 
 
-__all__ = ["Answer", "Context", "idempotency_key"]
+__all__ = ["Answer", "Context", "current", "idempotency_key"]
 CARRY_LIMIT_BYTES = 64 * 1024
 NAMESPACE = UUID("6f0a3c5e-2b8d-5d0e-9a53-5f8f6b1c7d24")
 _R = TypeVar("_R", bound=Reply)
@@ -48,6 +50,31 @@ def idempotency_key(series: str, key: str, generation: int, name: str = "") -> s
     """The same UUID in every attempt, launch and run of a series; another for another item, generation or name."""
     # A JSON array, so that no two lists of parts read the same.
     return str(uuid5(NAMESPACE, json.dumps([series, key, generation, name])))
+
+
+_current: ContextVar[Context] = ContextVar("agentrun_context")
+
+
+def current() -> Context:
+    """The context of the attempt that is calling, for functions that are not handed `ctx`: tools, nodes, callbacks.
+
+    It is found wherever `contextvars` reach: in tasks, in `asyncio.to_thread`, in the threads of frameworks.
+    RuntimeError outside an attempt.
+    """
+    found = _current.get(None)
+    if found is None:
+        raise RuntimeError("agentrun.current() was called outside an attempt: no item is being run here")
+    return found
+
+
+@contextmanager
+def being_current(context: Context) -> Iterator[None]:
+    """Let `current` find the context within the block."""
+    before = _current.set(context)
+    try:
+        yield
+    finally:
+        _current.reset(before)
 
 
 class Context:
@@ -87,11 +114,11 @@ class Context:
 
     def log(self, *values: object) -> None:
         """Write a line to the item's log."""
-        self._open_end().log(" ".join(map(str, values)) + "\n")
+        self.open_end().log(" ".join(map(str, values)) + "\n")
 
     def progress(self, text: str) -> None:
         """Say what this item is doing now, for people who watch."""
-        self._open_end().send(Progress(str(text)))
+        self.open_end().send(Progress(str(text)))
 
     # ---- steps
 
@@ -102,10 +129,10 @@ class Context:
         the remembered result is returned and the function is not called; the n-th step of a name is matched with the
         n-th of that name. In an async agent: `await ctx.step(…)`, with a plain or an async function.
         """
-        end = self._open_end()
+        end = self.open_end()
         if end.awaits:
             return self._step_on_loop(name, function, *args, **kwargs)
-        known = _expect(KnownStep, end.call(StepGet(name)))
+        known = expect(KnownStep, end.call(StepGet(name)))
         if known.output is not None:
             return decode(known.output.encode())
         began = time.monotonic()
@@ -115,11 +142,11 @@ class Context:
                 value.close()
             raise TypeError(f"step {name!r} was given an async function; make the agent async, and await the step")
         text = encode(value, name=f"step {name!r}").decode()
-        _expect(Reply, self._open_end().call(StepPut(name, known.n, text, time.monotonic() - began)))
+        expect(Reply, self.open_end().call(StepPut(name, known.n, text, time.monotonic() - began)))
         return decode(text.encode())
 
     async def _step_on_loop(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        known = _expect(KnownStep, await self._open_end().call(StepGet(name)))
+        known = expect(KnownStep, await self.open_end().call(StepGet(name)))
         if known.output is not None:
             return decode(known.output.encode())
         began = time.monotonic()
@@ -127,7 +154,7 @@ class Context:
         if isawaitable(value):
             value = await value
         text = encode(value, name=f"step {name!r}").decode()
-        _expect(Reply, await self._open_end().call(StepPut(name, known.n, text, time.monotonic() - began)))
+        expect(Reply, await self.open_end().call(StepPut(name, known.n, text, time.monotonic() - began)))
         # In its remembered form: a tuple is a list from the first time on.
         return decode(text.encode())
 
@@ -140,12 +167,12 @@ class Context:
         item is run again, and its finished steps are remembered. In an async agent: `await ctx.ask(…)`.
         """
         message = Ask(question, decode(encode(details, name="ctx.ask")))
-        end = self._open_end()
+        end = self.open_end()
         if not end.awaits:
-            return _answer_in(end.call(message), question)
+            return answer_in(end.call(message), question)
 
         async def answer() -> Answer:
-            return _answer_in(await end.call(message), question)
+            return answer_in(await end.call(message), question)
 
         return answer()
 
@@ -188,7 +215,7 @@ class Context:
             reported = replace(read_usage(response), **known)
             if cost is not None:
                 reported = replace(reported, estimated=False)
-        self._open_end().send(Used(reported))
+        self.open_end().send(Used(reported))
         return _Sent()
 
     # ---- files
@@ -204,7 +231,7 @@ class Context:
         return self._made("out")
 
     def _made(self, name: str) -> Path:
-        self._open_end()
+        self.open_end()
         self.made_files = True
         path = Path(self._attempt.work, name)
         make_folders(path)
@@ -239,7 +266,8 @@ class Context:
         """Refuse everything from now on: the attempt is over, whatever of it still runs."""
         self._end = None
 
-    def _open_end(self) -> AgentEnd:
+    def open_end(self) -> AgentEnd:
+        """The agent end of the attempt's channel; RuntimeError once the attempt is over."""
         if self._end is None:
             raise RuntimeError(f"this attempt (item {self.item.key!r}, attempt {self.attempt}) is over")
         refuse_in_child(self._pid)
@@ -251,17 +279,19 @@ class Context:
         refuse_in_child(self._pid)
 
 
-def _expect(kind: type[_R], reply: Reply) -> _R:
+def expect(kind: type[_R], reply: Reply) -> _R:
+    """The reply, which must be of this kind; RuntimeError with the runner's words if it refused."""
     if isinstance(reply, Refused):
         raise RuntimeError(reply.error)
     assert isinstance(reply, kind), reply
     return reply
 
 
-def _answer_in(reply: Reply, question: str) -> Answer:
+def answer_in(reply: Reply, question: str) -> Answer:
+    """The person's answer; raises Parked if there is none yet."""
     if isinstance(reply, Park):
         raise Parked(question)
-    return _expect(Answered, reply).answer
+    return expect(Answered, reply).answer
 
 
 class _Sent:

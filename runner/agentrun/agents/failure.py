@@ -112,6 +112,26 @@ _EVERYONES_TYPES = frozenset(
     f"pydantic_ai.exceptions.{name}"
     for name in ["ModelAuthenticationError", "ModelNotFoundError", "ModelQuotaExceededError"]
 )
+# Another attempt of the same item would raise them again: the agent is made wrongly, or the item is too much for it.
+_ITEMS_TYPES = frozenset(
+    [
+        *(f"pydantic_ai.exceptions.{name}" for name in ["UserError", "UsageLimitExceeded"]),
+        *(
+            f"agents.exceptions.{name}"
+            for name in [
+                "UserError",
+                "MaxTurnsExceeded",
+                "ModelBehaviorError",
+                "ModelRefusalError",
+                "InputGuardrailTripwireTriggered",
+                "OutputGuardrailTripwireTriggered",
+                "ToolInputGuardrailTripwireTriggered",
+                "ToolOutputGuardrailTripwireTriggered",
+            ]
+        ),
+        *(f"langgraph.errors.{name}" for name in ["InvalidUpdateError", "GraphRecursionError"]),
+    ]
+)
 _REJECTED_TYPE = "pydantic_ai.exceptions.ModelRequestRejectedError"
 # By code or by text, whatever the status: providers report a spent quota as 400, 402, 403 or 429.
 _SPENT = re.compile(
@@ -187,6 +207,8 @@ def judge(failure: Failure) -> Judgement:
     if failure.status is not None:
         transient = failure.status in _TRANSIENT_STATUS or failure.status >= 500
         return Judgement("transient" if transient else "item")
+    if _ITEMS_TYPES.intersection(failure.types):
+        return Judgement("item")
     # A library's connection error may inherit from a programming error; so connection errors are checked first.
     if any(_is_connection_error(name) for name in failure.types):
         return Judgement("transient")

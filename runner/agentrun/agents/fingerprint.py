@@ -38,6 +38,23 @@ def python_parts(target: Any, base: Path) -> Iterator[bytes]:
     else:
         files.add(own)
     yield getattr(function, "__qualname__", "").encode()
+    yield from _file_parts(files, base)
+
+
+def adapted_parts(target: Any, job: Job, reference: str | None) -> Iterator[bytes]:
+    """Of an object of a framework: it has no code of its own, so its file counts, with those of the job's folder."""
+    base = job.base
+    yield (job.graph_output or "").encode()
+    if inspect.isroutine(target):
+        yield from python_parts(target, base)
+        return
+    source, _, name = (reference or "").rpartition(":")
+    own = os.path.realpath(base / source) if source.endswith(".py") else module_file(sys.modules.get(source))
+    yield name.encode()
+    yield from _file_parts({*_files_under(base), *([own] if own else [])}, base)
+
+
+def _file_parts(files: set[str], base: Path) -> Iterator[bytes]:
     for file in sorted(files, key=lambda f: os.path.relpath(f, os.path.realpath(base))):
         yield os.path.relpath(file, os.path.realpath(base)).encode("utf-8", "surrogateescape")
         yield _content(file)

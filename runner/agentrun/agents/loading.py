@@ -21,10 +21,12 @@ from agentrun.errors import AgentError
 
 MAIN_MODULE = "__agentrun_main__"
 _PACKAGE_OF = {
+    "agents": "openai-agents",
     "bs4": "beautifulsoup4",
     "cv2": "opencv-python",
     "dotenv": "python-dotenv",
     "PIL": "pillow",
+    "pydantic_ai": "pydantic-ai-slim",
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
 }

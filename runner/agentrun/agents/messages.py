@@ -19,6 +19,7 @@ from agentrun.values.json import encode
 
 QUESTION_LIMIT_BYTES = 1024 * 1024
 NAME_LIMIT_BYTES = 1024
+REQUEST_LIMIT = 64
 
 
 # ---- messages, from the agent end
@@ -60,9 +61,15 @@ class StepGet(Message, tag="step_get", frozen=True):
     """Is the result of this step known? The reply is a KnownStep."""
 
     name: str
+    request: str | None = None
+    """A digest of what the step is given, for a step that its name identifies, wherever it stands among the others."""
 
     def __post_init__(self) -> None:
         _check_name(self.name)
+        if self.request is not None and (not isinstance(self.request, str) or len(self.request) > REQUEST_LIMIT):
+            raise ValueError(
+                f"the request of step {self.name!r} must be a digest of at most {REQUEST_LIMIT} characters"
+            )
 
 
 class StepPut(Message, tag="step_put", frozen=True):
@@ -74,6 +81,8 @@ class StepPut(Message, tag="step_put", frozen=True):
     output: str
     """The result, as JSON text."""
     seconds: float = 0.0
+    view: str = ""
+    """The result in a few words, for people; empty where the result itself can be read."""
 
     def __post_init__(self) -> None:
         _check_name(self.name)
@@ -81,14 +90,41 @@ class StepPut(Message, tag="step_put", frozen=True):
             raise ValueError(f"step_put of {self.name!r} needs n, as step_get gave it, and output, which is JSON text")
 
 
+class EntriesGet(Message, tag="entries_get", frozen=True):
+    """What was added under this name, in order? The reply is KnownEntries."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+
+
+class EntryAdd(Message, tag="entry_add", frozen=True):
+    """Add an entry to those of a name; the reply comes when it is on disk, and after those of all entries before it."""
+
+    name: str
+    output: str
+    """The entry, as JSON text."""
+    view: str = ""
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        if not isinstance(self.output, str):
+            raise ValueError(f"entry_add of {self.name!r} needs output, which is JSON text")
+
+
 class Ask(Message, tag="ask", frozen=True):
     """A question to a person. The reply is Answered, or Park: the attempt must then end."""
 
     question: str
     details: Mapping[str, Any]
+    key: str = ""
+    """What the answer is matched by; if empty, the words of the question and how often they were asked."""
 
     def __post_init__(self) -> None:
         text, details = self.question, self.details
+        if not isinstance(self.key, str) or len(self.key.encode("utf-8", "replace")) > NAME_LIMIT_BYTES:
+            raise ValueError(f"the key of a question must be text of at most {NAME_LIMIT_BYTES} bytes")
         if not isinstance(text, str) or not text.strip() or not isinstance(details, dict):
             raise ValueError("a question must be text that is not blank, and its details an object with names")
         if len(encode({"text": text, "details": details}, name="the question")) > QUESTION_LIMIT_BYTES:
@@ -129,13 +165,18 @@ def _read_message(given: Mapping[str, Any]) -> Message:
         case "carry":
             return Carry(get("value"))
         case "step_get":
-            return StepGet(get("name"))
+            return StepGet(get("name"), get("request"))
         case "step_put":
             seconds = get("seconds")
-            return StepPut(get("name"), get("n"), get("output"), float(seconds) if _is_number(seconds) else 0.0)
+            took = float(seconds) if _is_number(seconds) else 0.0
+            return StepPut(get("name"), get("n"), get("output"), took, str(get("view") or ""))
+        case "entries_get":
+            return EntriesGet(get("name"))
+        case "entry_add":
+            return EntryAdd(get("name"), get("output"), str(get("view") or ""))
         case "ask":
             # `or`: some languages write an empty object as an empty list.
-            return Ask(get("question"), get("details") or {})
+            return Ask(get("question"), get("details") or {}, get("key") or "")
         case "usage":
             return Used(Reported.read(given))
         case kind:
@@ -174,6 +215,13 @@ class KnownStep(Reply, frozen=True, omit_defaults=True):
     found: bool
     output: str | None = None
     """The result as JSON text, if it was found."""
+
+
+class KnownEntries(Reply, frozen=True):
+    """The reply to EntriesGet."""
+
+    entries: list[str]
+    """Each as JSON text, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +276,8 @@ def read_reply(given: Mapping[str, Any]) -> Reply:
         return Refused(given["error"])
     if "found" in given:
         return KnownStep(given["n"], given["found"], given.get("output"))
+    if "entries" in given:
+        return KnownEntries(given["entries"])
     if "answer" in given:
         return Answered(Answer(**given["answer"]))
     return Park() if given.get("park") else Received()

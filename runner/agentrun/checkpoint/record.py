@@ -50,6 +50,8 @@ class Question(Struct, omit_defaults=True, kw_only=True):
     text: str = ""
     details: dict[str, Any] = {}
     at: str = ""
+    key: str = ""
+    """What its answer is matched by; if empty, the words."""
 
 
 class Edited(Struct):
@@ -109,13 +111,19 @@ class Record(Struct, omit_defaults=True, kw_only=True, rename={"as_": "as"}):
     """Of a waiting item, its question; of an answer, the number of the question."""
     asked: str = ""
     """Of an answer: the question in words."""
+    asked_key: str = ""
+    """Of an answer: the key of the question, if it has one."""
     answer: Answer | None = None
     name: str = ""
     """Of a step."""
     n: Count = 0
     """Of a step: how often the attempt had asked for that name before."""
     no: int = -1
-    """Of a step: which call of its attempt it was."""
+    """Of a step: which call of its attempt it was; -1 if its name alone identifies it."""
+    request: str = ""
+    """Of a step: a digest of what it was given."""
+    view: str = ""
+    """Of a step: its result in a few words, where the result itself is not for people."""
     by: str = ""
     id: str = ""
     """The message that it became of."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agentrun.agents.attempt import AgentEnd, Outcome
-from agentrun.agents.context import Context
+from agentrun.agents.context import Context, being_current
 from agentrun.agents.exceptions import outcome_from, user_traceback
 from agentrun.agents.failure import Failure
 from agentrun.errors import Parked, Skip
@@ -20,49 +20,49 @@ CLOSE_SECONDS = 10.0
 """How long an agent may take to close."""
 
 
-def perform(target: Target, item: Item, context: Context | None, end: AgentEnd) -> Outcome:
-    """Run a sync agent's attempt; `context` is None for an agent without `ctx`.
+def perform(target: Target, item: Item, context: Context, end: AgentEnd, *, wants_ctx: bool) -> Outcome:
+    """Run a sync agent's attempt.
 
     Whatever the agent raises becomes an outcome, even KeyboardInterrupt.
     """
     try:
         try:
-            with ending_children(user_traceback):
-                value = target(item) if context is None else target(item, ctx=context)
+            with ending_children(user_traceback), being_current(context):
+                value = target(item, ctx=context) if wants_ctx else target(item)
         except Skip as skip:
             outcome = outcome_from(skip)
         else:
             if hasattr(value, "__await__"):
                 return _refuse_awaitable(value)
-            outcome = Outcome("done", encode(value), made_files=context is not None and context.made_files)
-        if context is not None and (message := context.carry_message()) is not None:
+            outcome = Outcome("done", encode(value), made_files=context.made_files)
+        if (message := context.carry_message()) is not None:
             end.call(message)
         return outcome
     except Parked:
         return Outcome("waiting")
     except BaseException as error:
-        return outcome_from(error)
+        return Outcome("waiting") if has_parked(error) else outcome_from(error)
     finally:
-        if context is not None:
-            context.close()
+        context.close()
 
 
-async def perform_async(target: Target, item: Item, context: Context | None, end: AgentEnd) -> Outcome:
-    """Run an async agent's attempt; `context` is None for an agent without `ctx`.
+async def perform_async(target: Target, item: Item, context: Context, end: AgentEnd, *, wants_ctx: bool) -> Outcome:
+    """Run an async agent's attempt.
 
     A cancellation from outside and the user's Ctrl-C are not the agent's doing, and are raised.
     """
     try:
         try:
-            value = await (target(item) if context is None else target(item, ctx=context))
+            with being_current(context):
+                value = await (target(item, ctx=context) if wants_ctx else target(item))
         except Skip as skip:
             outcome = outcome_from(skip)
         else:
-            outcome = Outcome("done", encode(value), made_files=context is not None and context.made_files)
+            outcome = Outcome("done", encode(value), made_files=context.made_files)
         task = asyncio.current_task()
         if task is not None and task.cancelling():  # swallowed by the agent; what it returned is too late
             raise asyncio.CancelledError
-        if context is not None and (message := context.carry_message()) is not None:
+        if (message := context.carry_message()) is not None:
             await end.call(message)
         return outcome
     except asyncio.CancelledError as error:
@@ -75,10 +75,14 @@ async def perform_async(target: Target, item: Item, context: Context | None, end
     except Parked:
         return Outcome("waiting")
     except BaseException as error:
-        return outcome_from(error)
+        return Outcome("waiting") if has_parked(error) else outcome_from(error)
     finally:
-        if context is not None:
-            context.close()
+        context.close()
+
+
+def has_parked(error: BaseException) -> bool:
+    """Whether what was raised means that the attempt waits for a person: a task group wraps what its tasks raise."""
+    return isinstance(error, BaseExceptionGroup) and error.subgroup(Parked) is not None
 
 
 def _is_cancelled() -> bool:

@@ -9,6 +9,15 @@ from agentrun.agents.messages import Message, Reply
 from agentrun.executors.prints import LogSink
 
 
+def is_on_loop() -> bool:
+    """Whether the caller runs on an event loop, and so must not wait without awaiting."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 class LocalEnd(LogSink):
     """It is also the attempt's log. `close` is called on the loop, and so is the channel: nothing passes after it.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -15,7 +15,7 @@ from agentrun.agents.failure import THREAD_TIMEOUT, Failure
 from agentrun.agents.messages import Message, Reply
 from agentrun.errors import AgentError
 from agentrun.executors.calling import CLOSE_SECONDS, close_agent, perform_async, warn_of_close
-from agentrun.executors.local import LocalEnd
+from agentrun.executors.local import LocalEnd, is_on_loop
 from agentrun.executors.prints import capture_to
 from agentrun.system.deadlines import Deadline
 
@@ -127,8 +127,8 @@ class LoopExecutor:
     async def _attempt(self, attempt: Attempt, end: LoopEnd) -> None:
         capture_to(end)
         try:
-            context = Context(attempt, end, carries=self._job.carry) if self._agent.wants_ctx else None
-            outcome = await perform_async(self._target, attempt.item, context, end)
+            context = Context(attempt, end, carries=self._job.carry)
+            outcome = await perform_async(self._target, attempt.item, context, end, wants_ctx=self._agent.wants_ctx)
             while end.sending:
                 await end.sending.pop()
         except asyncio.CancelledError as error:
@@ -170,8 +170,6 @@ class LoopExecutor:
 class LoopEnd(LocalEnd):
     """The agent end of an attempt on the loop, with the attempt's task and the future of its outcome."""
 
-    awaits = True
-
     __slots__ = ("_thread", "is_cancelled", "outcome", "sending", "task")
 
     def __init__(self, attempt: Attempt, channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
@@ -186,6 +184,11 @@ class LoopEnd(LocalEnd):
         self.sending: set[asyncio.Task[Reply]] | None = None
         """The messages sent without a call that are on their way, or could not be processed."""
 
+    @property
+    def awaits(self) -> bool:
+        """Whether the caller is on an event loop. A sync function that the agent runs in a thread is not: it waits."""
+        return is_on_loop()
+
     def send(self, message: Message) -> None:
         if threading.get_ident() != self._thread:
             self._call_from_thread(message)
@@ -195,7 +198,11 @@ class LoopEnd(LocalEnd):
         self.sending.add(sent := self.loop.create_task(self._deliver(message)))
         sent.add_done_callback(self._sent)
 
-    def call(self, message: Message) -> Awaitable[Reply]:
+    def call(self, message: Message) -> Any:
+        if threading.get_ident() != self._thread:
+            if self.awaits:  # on a loop of the agent's own
+                return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._deliver(message), self.loop))
+            return self._call_from_thread(message)
         # A task, too: called directly, it would overtake what was sent before.
         return self.loop.create_task(self._deliver(message))
 

@@ -59,7 +59,7 @@ class ThreadExecutor:
             if not finished.done():
                 finished.set_result(outcome)
 
-        context = Context(attempt, end, carries=self._job.carry) if self._agent.wants_ctx else None
+        context = Context(attempt, end, carries=self._job.carry)
         variables = contextvars.copy_context()
         thread.start(_Task(attempt.item, context, end, variables, lambda o: _post(loop, finish, o)))
         overdue = loop.create_future()
@@ -72,8 +72,7 @@ class ThreadExecutor:
             deadline.close()
             # After a timeout, or when cancelled: nothing that the thread still sends gets through.
             finished.cancel()
-            if context is not None:
-                context.close()
+            context.close()
             end.close()
         message = f"timed out after {attempt.timeout_seconds:g} s; the slot stays taken until its thread returns"
         return Outcome("failed", failure=Failure("timeout", message, code=THREAD_TIMEOUT))
@@ -93,7 +92,7 @@ class ThreadExecutor:
 @dataclass(slots=True)
 class _Task:
     item: Item
-    context: Context | None
+    context: Context
     end: ThreadEnd
     variables: contextvars.Context
     done: Callable[[Outcome], None]
@@ -137,7 +136,7 @@ class _AgentThread:
                     self._target = self._agent.target()
             except BaseException as error:
                 return outcome_from(error)
-            return perform(self._target, task.item, task.context, task.end)
+            return perform(self._target, task.item, task.context, task.end, wants_ctx=self._agent.wants_ctx)
 
 
 class ThreadEnd(LocalEnd):

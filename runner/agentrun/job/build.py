@@ -107,6 +107,7 @@ def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default
         max_time_seconds=values.parsed("run.max_time", parse_length, None),
         prices=read_prices(values),
         notify=read_notify(values),
+        graph_output=values.text("langgraph.output", 'write the name of a channel of the graph, such as "answer"'),
     )
 
 

@@ -15,7 +15,7 @@ from agentrun.values.text import quoted
 TOP = (
     "name", "agent", "command", "prompt", "model", "system", "schema", "base_url", "max_output_tokens", "temperature",
     "output", "report", "parse", "serve", "version", "isolation", "env_file", "needs_env", "carry", "params", "items",
-    "run", "prices", "notify",
+    "run", "prices", "notify", "langgraph",
 )  # fmt: skip
 ITEMS = ("files", "jsonl", "csv", "lines", "key", "exclude")
 KINDS = ("files", "jsonl", "csv", "lines", "python")
@@ -27,6 +27,7 @@ RUN = (
 ONE_LAUNCH = ("until", "max_time")
 """Of those, the ones that are for one launch where they are given as flags."""
 NOTIFY = ("on", "after", "urls", "command")
+LANGGRAPH = ("output",)
 PRICE = ("input", "output", "cached_input", "cache_write")
 """What is given for each model under `prices`; the first two always."""
 AGENTS: dict[str, tuple[str, ...]] = {
@@ -217,6 +218,7 @@ def _flatten(layer: Layer, *, has_file: bool) -> dict[str, Value]:
     items = ITEMS if has_file else (*ITEMS, "python")
     tables: dict[str, tuple[str, ...] | None] = {
         "params": None, "items": items, "run": RUN, "prices": None, "notify": NOTIFY,
+        "langgraph": LANGGRAPH,
     }  # fmt: skip
     for key, found in layer.values.items():
         _check_known(layer, key, key, TOP)

@@ -116,6 +116,8 @@ class Job:
     """How long a launch starts items."""
     prices: Mapping[str, ModelPrice] = field(default_factory=dict)
     """By the name of a model: what its tokens cost, in place of the price list."""
+    graph_output: str | None = None
+    """Of an agent from LangGraph: the part of its state that is the output."""
     notify: Notify | None = None
     """Whom to tell how a launch ended."""
     empty: Empty = "warn"

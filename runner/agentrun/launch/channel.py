@@ -6,7 +6,7 @@ The vocabulary and the messages are in `agents/attempt.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,6 +18,9 @@ from agentrun.agents.messages import (
     Answered,
     Ask,
     Carry,
+    EntriesGet,
+    EntryAdd,
+    KnownEntries,
     KnownStep,
     Log,
     Message,
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
 
 
 STEP_LIMIT_BYTES = 16 * 1024 * 1024
+VIEW_LIMIT = 2000
 
 
 class LaunchSide(Protocol):
@@ -122,12 +126,16 @@ class RunnerEnd:
                     self._charge(reported)
                     if self.is_over is not None:
                         await self._keep_to_budget(self.is_over)
-                case StepGet(name):
-                    return self._get_step(name)
+                case StepGet():
+                    return self._get_step(message)
                 case StepPut():
                     await self._put_step(message)
-                case Ask(question, details):
-                    return self._ask(question, details)
+                case EntriesGet(name):
+                    return KnownEntries(self.recall.remembered.entries(name))
+                case EntryAdd():
+                    await self._add_entry(message)
+                case Ask():
+                    return self._ask(message)
         except ValueError as error:
             return Refused(str(error))
         return Received()
@@ -143,41 +151,55 @@ class RunnerEnd:
 
     # ---- steps
 
-    def _get_step(self, name: str) -> KnownStep:
+    def _get_step(self, step: StepGet) -> KnownStep:
         warned = self.recall.warning
-        n, output = self.recall.step(name)
-        if output is None:
-            self.work.doing = name
+        n, known = self.recall.step(step.name, step.request)
+        if known is None:
+            self.work.doing = step.name
+        elif step.request is not None and known.request not in ("", step.request):
+            self._say(f"step {step.name!r} is given something else than before; its remembered result is used")
         if self.recall.warning and not warned:
             self.warning = self.recall.warning
-            self._launch.log(self._slot, f"[agentrun] {self.recall.warning}; steps are matched by name and occurrence")
-        return KnownStep(n, output is not None, output)
+            self._say(f"{self.recall.warning}; steps are matched by name and occurrence")
+        return KnownStep(n, known is not None, known.output if known is not None else None)
 
     async def _put_step(self, step: StepPut) -> None:
-        if len(step.output) > STEP_LIMIT_BYTES:
-            fix = "write it to a file in ctx.dir, and return its name"
-            raise ValueError(f"step {step.name!r} returned more than {STEP_LIMIT_BYTES // 1024 // 1024} MiB; {fix}")
-        text = encode(decode(step.output.encode()), name=f"step {step.name!r}")
-        no = self.recall.keep(step.name, step.n, text.decode())
-        if no is None:
+        text = _step_output(step.name, step.output)
+        known = self.recall.keep(step.name, step.n, text.decode())
+        if known is None:
             raise ValueError(f"step_put of {step.name!r} {step.n} does not follow a step_get of it")
         # What a record cannot hold would be read as damage: JSON has no NaN and no infinity.
         seconds = round(step.seconds, 4) if 0 <= step.seconds < 1e12 else 0.0
-        record = self._launch.run.record_of_step(
-            self.work, name=step.name, n=step.n, no=no, seconds=seconds, output=text
-        )
+        record = self._launch.run.record_of_step(self.work, name=step.name, n=step.n, seconds=seconds, output=text)
+        record.no, record.request, record.view = known.no, known.request, _short(step.view)
         await self._launch.commit_step(self.work, record)
         self.work.doing = ""
 
+    async def _add_entry(self, entry: EntryAdd) -> None:
+        text = _step_output(entry.name, entry.output)
+        # Numbered and handed over without waiting in between: entries reach the disk in the order of their numbers.
+        n = self.recall.add(entry.name, text.decode())
+        record = self._launch.run.record_of_step(self.work, name=entry.name, n=n, seconds=0.0, output=text)
+        record.view = _short(entry.view)
+        await self._launch.commit_step(self.work, record)
+
+    def _say(self, text: str) -> None:
+        self._launch.log(self._slot, f"[agentrun] {text}")
+
     # ---- people
 
-    def _ask(self, text: str, details: Mapping[str, Any]) -> Answered | Park:
-        answer = self.recall.answer(text)
+    def _ask(self, ask: Ask) -> Answered | Park:
+        answer = self.recall.answer(ask.question, ask.key)
         if answer is not None:
             return Answered(answer)
         if self.question is None:
-            number = self.recall.remembered.next_question
-            self.question = Question(n=number, text=text, details=dict(details), at=now_text())
+            self.question = Question(
+                n=self.recall.remembered.next_question,
+                text=ask.question,
+                details=dict(ask.details),
+                at=now_text(),
+                key=ask.key,
+            )
         return Park()
 
     # ---- money
@@ -204,3 +226,16 @@ class RunnerEnd:
             is_over.set()
             raise ValueError(why)
         await self._launch.commit_usage()
+
+
+def _step_output(name: str, output: str) -> bytes:
+    """The result of a step, as a record holds it."""
+    if len(output) > STEP_LIMIT_BYTES:
+        fix = "write it to a file in ctx.dir, and return its name"
+        raise ValueError(f"step {name!r} returned more than {STEP_LIMIT_BYTES // 1024 // 1024} MiB; {fix}")
+    return encode(decode(output.encode()), name=f"step {name!r}")
+
+
+def _short(view: str) -> str:
+    text = view.encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= VIEW_LIMIT else text[: VIEW_LIMIT - 1] + "…"

@@ -179,7 +179,7 @@ def _answer(run: Run, row: int, message: AnswerMessage, record: Record | None) -
         return _No(f"question {message.question} has its answer already, or is not asked any more", is_known=True)
     asked, given = record.question if isinstance(record.question, Question) else Question(), message.answer
     answer = run.new_record("answer", row, message.key)
-    answer.question, answer.asked, answer.id = message.question, asked.text, message.id
+    answer.question, answer.asked, answer.asked_key, answer.id = message.question, asked.text, asked.key, message.id
     answer.answer = Answer(
         yes=given.yes, text=given.text, by=message.by, at=message.at, details={**asked.details, **given.details}
     )

@@ -188,10 +188,10 @@ class Run:
             record.after, record.carry = self.last_seq, self.carry
         return record
 
-    def record_of_step(self, work: Work, *, name: str, n: int, no: int, seconds: float, output: bytes) -> Record:
+    def record_of_step(self, work: Work, *, name: str, n: int, seconds: float, output: bytes) -> Record:
         """The record of a finished step."""
         record = self.new_record("step", work.row, work.item.key, seconds=seconds)
-        record.name, record.n, record.no, record.output = name, n, no, Raw(output)
+        record.name, record.n, record.output = name, n, Raw(output)
         usage = self.purse.spent(work.row)
         # A copy: the item may report more while this is written.
         record.usage = structs.replace(usage) if usage is not None else None

@@ -160,6 +160,8 @@ class StepView:
     name: str = ""
     n: int = 0
     output: Any = None
+    view: str = ""
+    """The output in a few words, where it is not for people."""
     question: int = 0
     """The number of the question that was answered."""
     answer: Answer | None = None
@@ -167,13 +169,14 @@ class StepView:
     @classmethod
     def of(cls, record: Record) -> StepView:
         if record.kind == "step":
-            return cls("step", record.at, record.seconds, record.name, record.n, record.value)
+            return cls("step", record.at, record.seconds, record.name, record.n, record.value, record.view)
         number = record.question if isinstance(record.question, int) else 0
         return cls("answer", record.at, record.seconds, question=number, answer=record.answer)
 
     def as_json(self) -> dict[str, Any]:
         common = {"kind": self.kind, "at": time_text(self.at), "seconds": self.seconds}
         if self.kind == "step":
-            return common | {"name": self.name, "n": self.n, "output": self.output}
+            view = {"view": self.view} if self.view else {}
+            return common | {"name": self.name, "n": self.n, "output": self.output} | view
         assert self.answer is not None
         return common | {"question": self.question, "answer": to_builtins(self.answer)}

@@ -72,8 +72,8 @@ class Worker:
                 loaded = True
                 self._end.ready()
             wants_ctx, carries = self._agent.wants_ctx, self._agent.carries
-            context = Context(attempt, self._end, carries=carries) if wants_ctx else None
-            outcome = perform(self._target, attempt.item, context, self._end)
+            context = Context(attempt, self._end, carries=carries)
+            outcome = perform(self._target, attempt.item, context, self._end, wants_ctx=wants_ctx)
         except BaseException as error:
             outcome = outcome_from(error)
         goes_on = loaded
