@@ -12,7 +12,7 @@ import pytest
 import agentrun
 from agentrun.agents import failure
 from agentrun.checkpoint.summary import Summary as Details
-from agentrun.job.fields import ITEMS, NOTIFY, RUN, TOP
+from agentrun.job.fields import ITEMS, LANGGRAPH, NOTIFY, RUN, TOP
 from agentrun_cli.commands import COMMANDS, INSIDE
 from agentrun_cli.main import EXITS
 from pages.page import REPOSITORY, pages, prose
@@ -30,7 +30,7 @@ def named_in_tables(page: str) -> set[str]:
     return {name for row in rows for code in re.findall(r"`([^`]+)`", row) for name in code.split()[:1]}
 
 
-@pytest.mark.parametrize("key", sorted({*TOP, *ITEMS, *RUN, *NOTIFY}))
+@pytest.mark.parametrize("key", sorted({*TOP, *ITEMS, *RUN, *NOTIFY, *LANGGRAPH}))
 def test_every_key_of_a_job_file_has_a_row(key: str) -> None:
     assert key in named_in_tables("job-file.md")
 

@@ -114,11 +114,11 @@ class Context:
 
     def log(self, *values: object) -> None:
         """Write a line to the item's log."""
-        self.open_end().log(" ".join(map(str, values)) + "\n")
+        self._open_end().log(" ".join(map(str, values)) + "\n")
 
     def progress(self, text: str) -> None:
         """Say what this item is doing now, for people who watch."""
-        self.open_end().send(Progress(str(text)))
+        self._open_end().send(Progress(str(text)))
 
     # ---- steps
 
@@ -129,7 +129,7 @@ class Context:
         the remembered result is returned and the function is not called; the n-th step of a name is matched with the
         n-th of that name. In an async agent: `await ctx.step(…)`, with a plain or an async function.
         """
-        end = self.open_end()
+        end = self._open_end()
         if end.awaits:
             return self._step_on_loop(name, function, *args, **kwargs)
         known = expect(KnownStep, end.call(StepGet(name)))
@@ -142,11 +142,11 @@ class Context:
                 value.close()
             raise TypeError(f"step {name!r} was given an async function; make the agent async, and await the step")
         text = encode(value, name=f"step {name!r}").decode()
-        expect(Reply, self.open_end().call(StepPut(name, known.n, text, time.monotonic() - began)))
+        expect(Reply, self._open_end().call(StepPut(name, known.n, text, time.monotonic() - began)))
         return decode(text.encode())
 
     async def _step_on_loop(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        known = expect(KnownStep, await self.open_end().call(StepGet(name)))
+        known = expect(KnownStep, await self._open_end().call(StepGet(name)))
         if known.output is not None:
             return decode(known.output.encode())
         began = time.monotonic()
@@ -154,7 +154,7 @@ class Context:
         if isawaitable(value):
             value = await value
         text = encode(value, name=f"step {name!r}").decode()
-        expect(Reply, await self.open_end().call(StepPut(name, known.n, text, time.monotonic() - began)))
+        expect(Reply, await self._open_end().call(StepPut(name, known.n, text, time.monotonic() - began)))
         # In its remembered form: a tuple is a list from the first time on.
         return decode(text.encode())
 
@@ -167,7 +167,7 @@ class Context:
         item is run again, and its finished steps are remembered. In an async agent: `await ctx.ask(…)`.
         """
         message = Ask(question, decode(encode(details, name="ctx.ask")))
-        end = self.open_end()
+        end = self._open_end()
         if not end.awaits:
             return answer_in(end.call(message), question)
 
@@ -215,7 +215,7 @@ class Context:
             reported = replace(read_usage(response), **known)
             if cost is not None:
                 reported = replace(reported, estimated=False)
-        self.open_end().send(Used(reported))
+        self._open_end().send(Used(reported))
         return _Sent()
 
     # ---- files
@@ -231,7 +231,7 @@ class Context:
         return self._made("out")
 
     def _made(self, name: str) -> Path:
-        self.open_end()
+        self._open_end()
         self.made_files = True
         path = Path(self._attempt.work, name)
         make_folders(path)
@@ -266,7 +266,7 @@ class Context:
         """Refuse everything from now on: the attempt is over, whatever of it still runs."""
         self._end = None
 
-    def open_end(self) -> AgentEnd:
+    def _open_end(self) -> AgentEnd:
         """The agent end of the attempt's channel; RuntimeError once the attempt is over."""
         if self._end is None:
             raise RuntimeError(f"this attempt (item {self.item.key!r}, attempt {self.attempt}) is over")
@@ -277,6 +277,11 @@ class Context:
         if not self._carries:
             raise AttributeError("ctx.carry needs `carry = true` in the job (and concurrency 1)")
         refuse_in_child(self._pid)
+
+
+def end_of(context: Context) -> AgentEnd:
+    """The agent end of the attempt's channel; RuntimeError once the attempt is over."""
+    return context._open_end()
 
 
 def expect(kind: type[_R], reply: Reply) -> _R:

@@ -10,13 +10,14 @@ import importlib
 import importlib.util
 import os
 import sys
-from importlib.machinery import SourceFileLoader
+from collections.abc import Sequence
+from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from agentrun.agents.crossing import Crossing
-from agentrun.agents.exceptions import user_traceback
+from agentrun.agents.exceptions import is_library, user_traceback
 from agentrun.errors import AgentError
 
 MAIN_MODULE = "__agentrun_main__"
@@ -143,14 +144,43 @@ def _run(source: str, load_module: Any) -> Any:
     try:
         return load_module()
     except ModuleNotFoundError as error:
-        raise AgentError(_missing(source, error), traceback=user_traceback(error)) from error
+        message = _hidden(source, error) or _missing(source, error)
+        raise AgentError(message, traceback=user_traceback(error)) from error
     except SystemExit as error:
         message = f"{source}: it called sys.exit({error.code!r}) while it was being loaded"
         hint = 'put code that is only for the script under `if __name__ == "__main__":`'
         raise AgentError(f"{message}; {hint}", traceback=user_traceback(error)) from error
     except Exception as error:
         cause = f"{type(error).__name__}: {error}".rstrip(": ")
-        raise AgentError(f"{source}: it cannot be loaded: {cause}", traceback=user_traceback(error)) from error
+        message = _hidden(source, error) or f"{source}: it cannot be loaded: {cause}"
+        raise AgentError(message, traceback=user_traceback(error)) from error
+
+
+def _hidden(source: str, error: Exception) -> str | None:
+    """What to say if a file of the user stands where the package of that name was meant, such as `agents.py`."""
+    if not isinstance(error, ImportError) or not error.name:
+        return None
+    package = error.name.partition(".")[0]
+    file = module_file(sys.modules.get(package)) or _found_in(package, sys.path)
+    if file is None or is_library(file):
+        return None
+    installed = _found_in(package, [entry for entry in sys.path if is_library(os.path.join(entry, ""))])
+    if installed is None:
+        return None
+    shown = os.path.relpath(file, sys.path[0])
+    return (
+        f'{source}: it cannot be loaded: {error}; the file {shown} hides the installed package "{package}": '
+        f"give the file another name"
+    )
+
+
+def _found_in(package: str, path: Sequence[str]) -> str | None:
+    """The file of the package or module that is first on this path, or its folder if it has none."""
+    spec = PathFinder.find_spec(package, path)
+    if spec is None:
+        return None
+    place = spec.origin or next(iter(spec.submodule_search_locations or ()), None)
+    return os.path.realpath(place) if place is not None else None
 
 
 def _missing(source: str, error: ModuleNotFoundError) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from hashlib import blake2b
 from typing import Any
 
-from agentrun.agents.context import Answer, Context, answer_in, expect
+from agentrun.agents.context import Answer, Context, answer_in, end_of, expect
 from agentrun.agents.messages import Ask, EntriesGet, EntryAdd, KnownEntries, KnownStep, Reply, StepGet, StepPut
 from agentrun.values.json import decode, encode
 
@@ -21,7 +21,7 @@ class ItemMemory:
     """What the item of an attempt remembers. For async agents: everything is awaited."""
 
     def __init__(self, ctx: Context) -> None:
-        if not ctx.open_end().awaits:
+        if not end_of(ctx).awaits:
             raise TypeError("the agents of frameworks run on the event loop; make the agent async, and await this")
         self._ctx = ctx
 
@@ -39,7 +39,7 @@ class ItemMemory:
         the call is made with, in any form with a `repr`: if it differs from that of the remembered result, the item's
         log says so. `view` makes the few words that people see of the result.
         """
-        end = self._ctx.open_end()
+        end = end_of(self._ctx)
         known = expect(KnownStep, await end.call(StepGet(name, digest_of(request))))
         if known.output is not None:
             return decode(known.output.encode())
@@ -48,23 +48,23 @@ class ItemMemory:
         text = encode(value, name=f"step {name!r}").decode()
         shown = view(value) if view is not None else ""
         put = StepPut(name, known.n, text, time.monotonic() - began, shown)
-        expect(Reply, await self._ctx.open_end().call(put))
+        expect(Reply, await end_of(self._ctx).call(put))
         return decode(text.encode())
 
     async def entries(self, name: str) -> list[Any]:
         """Everything that attempts of this item added under the name, oldest first."""
-        known = expect(KnownEntries, await self._ctx.open_end().call(EntriesGet(name)))
+        known = expect(KnownEntries, await end_of(self._ctx).call(EntriesGet(name)))
         return [decode(entry.encode()) for entry in known.entries]
 
     async def add(self, name: str, entry: Any, *, view: str) -> None:
         """Add an entry; it is on disk when this returns, and so is every one that was added before it."""
         text = encode(entry, name=f"entry of {name!r}").decode()
-        expect(Reply, await self._ctx.open_end().call(EntryAdd(name, text, view)))
+        expect(Reply, await end_of(self._ctx).call(EntryAdd(name, text, view)))
 
     async def ask(self, question: str, details: Mapping[str, Any], *, key: str) -> Answer:
         """A person's answer to the question with this key, whatever its words are; raises Parked until it is given."""
         message = Ask(question, decode(encode(dict(details), name=f"the question {question!r}")), key)
-        return answer_in(await self._ctx.open_end().call(message), question)
+        return answer_in(await end_of(self._ctx).call(message), question)
 
 
 def digest_of(request: Any) -> str:

@@ -57,7 +57,7 @@ class Carry(Message, tag="carry", frozen=True):
     value: Any
 
 
-class StepGet(Message, tag="step_get", frozen=True):
+class StepGet(Message, tag="step_get", frozen=True, omit_defaults=True):
     """Is the result of this step known? The reply is a KnownStep."""
 
     name: str
@@ -67,12 +67,10 @@ class StepGet(Message, tag="step_get", frozen=True):
     def __post_init__(self) -> None:
         _check_name(self.name)
         if self.request is not None and (not isinstance(self.request, str) or len(self.request) > REQUEST_LIMIT):
-            raise ValueError(
-                f"the request of step {self.name!r} must be a digest of at most {REQUEST_LIMIT} characters"
-            )
+            raise ValueError(f"the request of step {self.name!r} must be text of at most {REQUEST_LIMIT} characters")
 
 
-class StepPut(Message, tag="step_put", frozen=True):
+class StepPut(Message, tag="step_put", frozen=True, omit_defaults=True):
     """Remember a step's result; the reply comes when it is on disk."""
 
     name: str
@@ -99,7 +97,7 @@ class EntriesGet(Message, tag="entries_get", frozen=True):
         _check_name(self.name)
 
 
-class EntryAdd(Message, tag="entry_add", frozen=True):
+class EntryAdd(Message, tag="entry_add", frozen=True, omit_defaults=True):
     """Add an entry to those of a name; the reply comes when it is on disk, and after those of all entries before it."""
 
     name: str
@@ -113,7 +111,7 @@ class EntryAdd(Message, tag="entry_add", frozen=True):
             raise ValueError(f"entry_add of {self.name!r} needs output, which is JSON text")
 
 
-class Ask(Message, tag="ask", frozen=True):
+class Ask(Message, tag="ask", frozen=True, omit_defaults=True):
     """A question to a person. The reply is Answered, or Park: the attempt must then end."""
 
     question: str

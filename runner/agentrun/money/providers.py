@@ -19,6 +19,8 @@ def read_usage(response: Any) -> Reported:
 
     ValueError if it has no usage.
     """
+    if _has(response, "total_cost_usd"):
+        return _of_claude_agent(response)
     usage = _usage_in(response)
     if usage is None:
         raise ValueError(f"{_described(response)} has no usage; {WHAT_WOULD_DO}")
@@ -30,6 +32,8 @@ def read_usage(response: Any) -> Reported:
         found = _of_google_interaction(usage)
     elif _has(usage, "cache_read_tokens"):
         found = _of_pydantic_ai(usage, response)
+    elif _has(response, "response_metadata") or _has(usage, "input_token_details"):
+        found = _of_langchain(usage, response)
     elif _is_anthropic(usage, response):
         found = _of_anthropic(usage)
     else:
@@ -37,7 +41,7 @@ def read_usage(response: Any) -> Reported:
     for name in ("model", "model_name", "model_version", "modelVersion"):
         if found.model is None and (model := _text(response, name)) is not None:
             found = replace(found, model=model)
-    return found
+    return _with_cost_of_litellm(found, response)
 
 
 def _usage_in(response: Any) -> Any:
@@ -49,6 +53,9 @@ def _usage_in(response: Any) -> Any:
             usage = usage()
         if usage is not None and _has_tokens(usage):
             return usage
+    of_run = _get(_get(response, "context_wrapper"), "usage")  # a result of the OpenAI Agents SDK
+    if of_run is not None:
+        return of_run
     return response if _has_tokens(response) else None
 
 
@@ -78,6 +85,8 @@ def _of_openai_responses(usage: Any, response: Any) -> Reported:
         output_tokens=_get(usage, "output_tokens"),
         cache_read_tokens=_get(details, "cached_tokens"),
         cache_write_tokens=_get(details, "cache_write_tokens"),
+        # The Agents SDK adds the requests of a run up.
+        requests=whole_number("requests", _get(usage, "requests"), 1) or 1,
     )
 
 
@@ -151,6 +160,43 @@ def _of_pydantic_ai(usage: Any, response: Any) -> Reported:
         requests=requests or 1,
         cost=_get(usage, "cost"),
     )
+
+
+def _of_langchain(usage: Any, response: Any) -> Reported:
+    """A message of LangChain, or its usage_metadata alone. Its input_tokens include cached tokens."""
+    about, details = _get(response, "response_metadata"), _get(usage, "input_token_details")
+    return _reported(
+        model=_text(about, "model_name") or _text(about, "model"),
+        provider=_text(about, "model_provider"),
+        input_tokens=_get(usage, "input_tokens"),
+        output_tokens=_get(usage, "output_tokens"),
+        cache_read_tokens=_get(details, "cache_read"),
+        cache_write_tokens=_get(details, "cache_creation"),
+    )
+
+
+def _of_claude_agent(result: Any) -> Reported:
+    """The result of the Claude Agent SDK, or of `claude --output-format json`: of a whole session, with its cost."""
+    usage, models = _get(result, "usage"), _get(result, "model_usage") or _get(result, "modelUsage") or {}
+    found = _of_anthropic(usage or {})
+    return replace(
+        found,
+        model=next(iter(models)) if len(models) == 1 else None,
+        requests=whole_number("num_turns", _get(result, "num_turns"), 1) or 1,
+        cost=_get(result, "total_cost_usd"),
+        estimated=True,
+    )
+
+
+def _with_cost_of_litellm(found: Reported, response: Any) -> Reported:
+    """LiteLLM's response is OpenAI's, and says beside it which provider answered and what that cost."""
+    hidden = getattr(response, "_hidden_params", None)
+    if not isinstance(hidden, Mapping):
+        return found
+    cost, provider = hidden.get("response_cost"), _text(hidden, "custom_llm_provider")
+    if cost is not None:
+        found = replace(found, cost=cost, estimated=True)
+    return replace(found, provider=provider) if provider else found
 
 
 def _reported(

@@ -27,7 +27,8 @@ MOST = 2**53
 COST_DIGITS = 10
 
 WHAT_WOULD_DO = (
-    "give a response of the OpenAI, Anthropic or Google SDK, or a result of pydantic-ai, as an object or as JSON; "
+    "give a response of the OpenAI, Anthropic or Google SDK or of LiteLLM, a message of LangChain, or a result of "
+    "pydantic-ai, the OpenAI Agents SDK or the Claude Agent SDK, as an object or as JSON; "
     "or numbers: model=, input_tokens=, output_tokens=; or cost="
 )
 

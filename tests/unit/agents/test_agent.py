@@ -349,3 +349,27 @@ def test_a_notebooks_function_is_known_by_its_code(tmp_path: Path) -> None:
     first = of("def triage(item):\n    return [x + 1 for x in item]")
     assert of("\n\ndef triage(item):\n    return [x + 1 for x in item]") == first
     assert of("def triage(item):\n    return [x + 2 for x in item]") != first
+
+
+@pytest.mark.parametrize("name", ["hidden_package.py", "hidden_package/__init__.py"])
+def test_a_file_that_hides_the_package_it_imports_is_named(
+    tmp_path: Path, write: Callable[..., Path], name: str
+) -> None:
+    installed = tmp_path / "lib" / "site-packages"
+    write("class Agent: ...", "lib/site-packages/hidden_package/__init__.py")
+    sys.path.append(str(installed))
+    write("", f"job/{name}")
+    write("from hidden_package import Agent\nagent = Agent", "job/support.py")
+    with pytest.raises(AgentError) as caught:
+        load(tmp_path / "job", "agent", file="support.py")
+    assert f'the file {name} hides the installed package "hidden_package": give the file another name' in str(
+        caught.value
+    )
+
+
+def test_a_file_that_hides_nothing_is_not_blamed(tmp_path: Path, write: Callable[..., Path]) -> None:
+    write("", "own_module.py")
+    write("from own_module import nothing\nagent = nothing", "support.py")
+    with pytest.raises(AgentError, match="cannot import name 'nothing'") as caught:
+        load(tmp_path, "agent", file="support.py")
+    assert "installed package" not in str(caught.value)

@@ -236,6 +236,71 @@ def test_requests_that_came_back_without_usage_are_not_taken_for_free() -> None:
         read_usage(Result(RunUsage(9, 9, requests=3, unmeasured_requests=1)))
 
 
+LANGCHAIN = {
+    "type": "ai",
+    "content": "Hello",
+    "usage_metadata": {
+        "input_tokens": 20,
+        "output_tokens": 5,
+        "total_tokens": 25,
+        "input_token_details": {"cache_read": 8, "cache_creation": 4},
+    },
+    "response_metadata": {"model_name": "gpt-x", "model_provider": "openai", "finish_reason": "stop"},
+}
+AGENTS_SDK = {
+    "requests": 3,
+    "input_tokens": 20,
+    "input_tokens_details": {"cached_tokens": 8, "cache_write_tokens": 0},
+    "output_tokens": 5,
+    "output_tokens_details": {"reasoning_tokens": 0},
+    "total_tokens": 25,
+    "request_usage_entries": [],
+}
+CLAUDE = {
+    "subtype": "success",
+    "num_turns": 4,
+    "total_cost_usd": 0.25,
+    "usage": {"input_tokens": 6, "cache_read_input_tokens": 10, "cache_creation_input_tokens": 4, "output_tokens": 5},
+    "model_usage": {"claude-x": {"inputTokens": 6}},
+    "result": "Hello",
+}
+
+
+@pytest.mark.parametrize("shape", [lambda given: given, as_object], ids=["json", "object"])
+def test_a_message_of_langchain_names_model_provider_and_cached_tokens(shape: Any) -> None:
+    said = read_usage(shape(LANGCHAIN))
+    assert (said.model, said.provider, said.input_tokens, said.output_tokens) == ("gpt-x", "openai", 20, 5)
+    assert (said.cache_read_tokens, said.cache_write_tokens) == (8, 4)
+
+
+@pytest.mark.parametrize("shape", [lambda given: given, as_object], ids=["json", "object"])
+def test_what_the_agents_sdk_adds_up_has_its_number_of_requests(shape: Any) -> None:
+    for given in (AGENTS_SDK, {"context_wrapper": {"usage": AGENTS_SDK}}):
+        said = read_usage(shape(given))
+        assert (said.requests, said.input_tokens, said.output_tokens, said.cache_read_tokens) == (3, 20, 5, 8)
+
+
+@pytest.mark.parametrize("shape", [lambda given: given, as_object], ids=["json", "object"])
+def test_a_result_of_the_claude_agent_sdk_has_its_cost(shape: Any) -> None:
+    # Mappings within an object stay mappings in this SDK.
+    said = read_usage(shape(CLAUDE) if shape is not as_object else SimpleNamespace(**CLAUDE))
+    assert (said.model, said.requests, said.cost, said.estimated) == ("claude-x", 4, 0.25, True)
+    assert (said.input_tokens, said.output_tokens, said.cache_read_tokens, said.cache_write_tokens) == (20, 5, 10, 4)
+    both = read_usage({**CLAUDE, "model_usage": {"claude-x": {}, "claude-y": {}}})
+    assert both.model is None and both.cost == 0.25
+    assert read_usage({"total_cost_usd": 0.5, "usage": None}).cost == 0.5
+
+
+def test_a_response_of_litellm_has_its_provider_and_its_cost() -> None:
+    response = as_object({"model": "claude-x", "usage": {"prompt_tokens": 10, "completion_tokens": 2}})
+    assert read_usage(response).provider == "openai"
+    response._hidden_params = {"custom_llm_provider": "anthropic", "response_cost": 0.0125}
+    said = read_usage(response)
+    assert (said.model, said.provider, said.cost, said.estimated) == ("claude-x", "anthropic", 0.0125, True)
+    response._hidden_params = {"custom_llm_provider": "ollama", "response_cost": None}
+    assert read_usage(response).cost is None
+
+
 @pytest.mark.parametrize("given", [{}, {"choices": []}, "text", None, 3, as_object({"usage": None, "model": "m"})])
 def test_what_has_no_usage_is_refused_with_what_would_do(given: Any) -> None:
     with pytest.raises(ValueError, match=r"this .* has no usage.*input_tokens=, output_tokens=; or cost="):
