@@ -22,6 +22,9 @@ KINDS = {
     "openai": ("--python", "openai"),
     "anthropic": ("--python", "anthropic"),
     "litellm": ("--python", "litellm"),
+    "langgraph": ("--langgraph",),
+    "openai-agents": ("--openai-agents",),
+    "pydantic-ai": ("--pydantic-ai",),
 }
 FAKES = {
     "openai": """\
@@ -112,7 +115,10 @@ def test_the_command_runs_as_it_is(agentrun: Run, tmp_path: Path) -> None:
     assert json.loads(lines[0])["output"] == {"words": 13, "bytes": 71} and len(lines) == 3
 
 
-@pytest.mark.parametrize("arguments", [("--python", "nix"), ("--python", ""), ("--prompt", "--command")])
+@pytest.mark.parametrize(
+    "arguments",
+    [("--python", "nix"), ("--python", ""), ("--prompt", "--command"), ("--langgraph", "--python", "openai")],
+)
 def test_nonsense_is_refused_and_nothing_written(agentrun: Run, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     assert agentrun("init", "it", *arguments).returncode == 2
     assert list(tmp_path.iterdir()) == []

@@ -17,6 +17,9 @@ parse = "json"                      # what it prints is JSON; without this line,
     "openai": 'agent = "agent.py:Agent"            # file:class, or file:function',
     "anthropic": 'agent = "agent.py:Agent"            # file:class, or file:function',
     "litellm": 'agent = "agent.py:agent"            # file:function',
+    "langgraph": 'agent = "agent.py:agent"            # the graph itself, or a function that makes it',
+    "openai-agents": 'agent = "agent.py:agent"            # the agent itself',
+    "pydantic-ai": 'agent = "agent.py:agent"            # the agent itself',
 }
 _FUNCTION = '''\
 """The agent: called once for each item. What it returns is the item's output."""
@@ -150,6 +153,82 @@ async def agent(item: Item, ctx: Context) -> dict[str, object]:
         raise Fail("the answer was cut off")
     return {"summary": choice.message.content}
 '''
+_LANGGRAPH = '''\
+"""The agent: a graph, run for each item. Its last message is the item's output.
+
+Finished nodes are remembered: an item that is resumed calls no model and no tool twice.
+"""
+
+from langchain.agents import create_agent
+from langchain.chat_models import init_chat_model
+
+# No retries here: agentrun retries, waits where the server asks for it, and keeps to the rate and the budget.
+model = init_chat_model("openai:gpt-5-mini", timeout=120, max_retries=0)
+
+
+def count_words(text: str) -> int:
+    """Count the words of a text."""
+    return len(text.split())
+
+
+agent = create_agent(
+    model,
+    tools=[count_words],
+    system_prompt="Summarise the text in one sentence, and add how many words it has, as count_words counts them.",
+)
+'''
+_OPENAI_AGENTS = '''\
+"""The agent: run for each item. Its final output is the item's output.
+
+Model responses and tool calls are remembered: an item that is resumed makes none of them twice.
+"""
+
+from agents import Agent, function_tool
+
+
+# needs_approval=True: a person is asked before each call, and the item waits. Answer with: agentrun review
+@function_tool
+def count_words(text: str) -> int:
+    """Count the words of a text."""
+    return len(text.split())
+
+
+agent = Agent(
+    name="Summary",
+    model="gpt-5-mini",
+    instructions="Summarise the text in one sentence, and add how many words it has, as count_words counts them.",
+    tools=[count_words],
+)
+'''
+_PYDANTIC_AI = '''\
+"""The agent: run for each item. Its output is the item's output.
+
+Model responses and tool calls are remembered: an item that is resumed makes none of them twice.
+"""
+
+from pydantic import BaseModel
+from pydantic_ai import Agent
+
+
+class Summary(BaseModel):
+    sentence: str
+    words: int
+
+
+agent = Agent(
+    "openai:gpt-5-mini",
+    name="summary",
+    output_type=Summary,
+    instructions="Summarise the text in one sentence, and count its words with count_words.",
+)
+
+
+# requires_approval=True: a person is asked before each call, and the item waits. Answer with: agentrun review
+@agent.tool_plain
+def count_words(text: str) -> int:
+    """Count the words of a text."""
+    return len(text.split())
+'''
 FILES = {
     "function": {"agent.py": _FUNCTION},
     "prompt": {"prompt.md": _PROMPT},
@@ -157,4 +236,7 @@ FILES = {
     "openai": {"agent.py": _OPENAI},
     "anthropic": {"agent.py": _ANTHROPIC},
     "litellm": {"agent.py": _LITELLM},
+    "langgraph": {"agent.py": _LANGGRAPH},
+    "openai-agents": {"agent.py": _OPENAI_AGENTS},
+    "pydantic-ai": {"agent.py": _PYDANTIC_AI},
 }

@@ -8,22 +8,39 @@ from typing import Literal
 
 from agentrun_cli.drafts import agents
 
-Kind = Literal["prompt", "openai", "anthropic", "litellm", "command", "function"]
+Kind = Literal[
+    "prompt", "openai", "anthropic", "litellm", "langgraph", "openai-agents", "pydantic-ai", "command", "function"
+]
 KINDS: Mapping[Kind, str] = {
     "prompt": "a prompt, sent to a model",
     "openai": "a Python function that calls a model with openai",
     "anthropic": "a Python function that calls a model with anthropic",
     "litellm": "a Python function that calls a model with litellm",
+    "langgraph": "an agent from LangGraph",
+    "openai-agents": "an agent from the OpenAI Agents SDK",
+    "pydantic-ai": "an agent from pydantic-ai",
     "command": "a program or script, in any language",
     "function": "a Python function without a model, which runs as it is",
 }
 """The kinds of job, as the question of `agentrun init` names them."""
 SDKS: tuple[Kind, ...] = ("openai", "anthropic", "litellm")
+PACKAGES: Mapping[Kind, Mapping[str, str]] = {
+    "openai": {"openai": "openai"},
+    "anthropic": {"anthropic": "anthropic"},
+    "litellm": {"litellm": "litellm"},
+    "langgraph": {"langgraph": "langgraph", "langchain": "langchain", "langchain_openai": "langchain-openai"},
+    "openai-agents": {"agents": "'openai-agents>=0.24,<0.25'"},
+    "pydantic-ai": {"pydantic_ai": "'pydantic-ai-slim[openai]>=2.66'"},
+}
+"""What a kind of job imports, and the words with which pip installs it."""
 KEYS: Mapping[Kind, str] = {
     "prompt": "OPENAI_API_KEY",
     "openai": "OPENAI_API_KEY",
     "anthropic": "ANTHROPIC_API_KEY",
     "litellm": "OPENAI_API_KEY",
+    "langgraph": "OPENAI_API_KEY",
+    "openai-agents": "OPENAI_API_KEY",
+    "pydantic-ai": "OPENAI_API_KEY",
 }
 """The environment variable that a kind of job cannot do without."""
 ITEMS = {

@@ -6,27 +6,22 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agentrun.errors import DiskError, UsageError
-from agentrun_cli.drafts.draft import KEYS, KINDS, SDKS, DraftFile, Kind
+from agentrun_cli.drafts.draft import KEYS, KINDS, PACKAGES, SDKS, DraftFile, Kind
 from agentrun_cli.terminal import clean, say, shown_path
 
 
-def given_kind(*, prompt: bool, python: str | None, command: bool) -> Kind | None:
+def given_kind(kinds: Mapping[Kind, bool], *, python: str | None) -> Kind | None:
     """The kind that the flags name; None without any."""
-    named = [
-        flag for flag, is_given in (("--prompt", prompt), ("--python", python), ("--command", command)) if is_given
-    ]
-    if len(named) > 1:
-        raise UsageError(f"{named[0]} and {named[1]} are both given; a job has one kind of agent: give one of them")
-    if prompt:
-        return "prompt"
-    if command:
-        return "command"
+    named = [kind for kind, is_given in kinds.items() if is_given]
+    flags = [f"--{kind}" for kind in named] + (["--python"] if python is not None else [])
+    if len(flags) > 1:
+        raise UsageError(f"{flags[0]} and {flags[1]} are both given; a job has one kind of agent: give one of them")
     if python is None:
-        return None
+        return named[0] if named else None
     for sdk in SDKS:
         if python == sdk:
             return sdk
@@ -132,10 +127,11 @@ def _say_needs(kind: Kind | None, *, env_file: Path | None = None) -> None:
 
     if kind is None:
         return
-    if kind in SDKS and find_spec(kind) is None:
+    missing = [words for module, words in PACKAGES.get(kind, {}).items() if find_spec(module) is None]
+    if missing:
         python = shlex.quote(sys.executable)
         how = f"{python} -m pip install" if find_spec("pip") is not None else f"uv pip install --python {python}"
-        say(f"  {how} {kind}")
+        say(f"  {how} {' '.join(missing)}")
     if kind in KEYS and env_file is not None:
         say(f"  # with {KEYS[kind]}=... in {shown_path(env_file)}")
     elif kind in KEYS and not os.environ.get(KEYS[kind]):
