@@ -98,11 +98,17 @@ class ToolModel:
     """How long an answer takes."""
     calls: list[ModelCall] = field(default_factory=list)
     url: str = ""
+    connections: int = 0
+    """Open now; when a client is killed, they close as soon as all that it sent is read."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def answered(self) -> list[ModelCall]:
         return [call for call in list(self.calls) if call.is_answered]
+
+    def connect(self, change: int) -> None:
+        with self._lock:
+            self.connections += change
 
     def take(self, conversation: Conversation) -> ModelCall:
         tokens = 20 + 5 * len(conversation.turns)
@@ -190,6 +196,14 @@ def serve_tools(seconds: float = 0.0) -> Iterator[ToolModel]:
     model = ToolModel(seconds)
 
     class Handler(JsonHandler):
+        def setup(self) -> None:
+            super().setup()
+            model.connect(1)
+
+        def finish(self) -> None:
+            model.connect(-1)
+            super().finish()
+
         def do_POST(self) -> None:
             call, status, reply = model.respond(self.path, json.loads(self.read_body()))
             if call is not None:
