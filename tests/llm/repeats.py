@@ -1,32 +1,36 @@
 """How many finished calls were made again, by the model's and the tools' own logs.
 
-A call is one request that the model answered in full, or one use of a tool that came to its end. The same call is, for
-the model, the same conversation, ids apart; for a tool, the same arguments: these say the item and the place, so that an
-undisturbed run makes no call twice.
+A call is one request that the model answered in full, or one use of a tool that came to its end. The same call is,
+for the model, the same conversation, ids apart; for a tool, the same arguments: these say the item and the place, so
+that an undisturbed run makes no call twice.
 
-**A call is finished as soon as the conversation has gone on from it**: the model was asked something that has the call's
-answer in it (the model's turn that follows that conversation; the result of that use of a tool). By then the agent's
-process has had the answer, done something with it, and could have kept it. **A finished call is repeated** when the same
-request *comes* again after that moment and is answered, or when the same use of a tool *ends* again after it.
+**A call is finished as soon as something was done with its answer.** For the model: a use of a tool that the answer
+asked for has come to its end, or the model was asked something that has the answer in it. For a tool: the model was
+asked something that has the result in it. By then the agent's process has had the answer, and could have kept it. **A
+finished call is repeated** when the same request *comes* again after that moment and is answered, or when the same
+use of a tool *ends* again after it.
 
-Everything else that was made twice was in flight: answered in the instant of the kill, heard by nobody or not yet kept.
-That can't be helped, but there is at most one such call for each item in flight, and it is counted beside the others.
-A request that came before a kill and is answered late is not taken for a repeat: what counts is when it came. An item's
-last answer has no successor, so it always counts as in flight; that a finished item is not run again is tested elsewhere.
+Everything else that was made twice was in flight: answered in the instant of the kill, heard by nobody or not yet
+kept. That can't be helped; but there is at most one such call for each call that is in flight at a time, and it is
+counted beside the others. A request that came before a kill and is answered late is not taken for a repeat: what
+counts is when it came. The last answer of an agent has no successor, so it always counts as in flight; that a
+finished item is not run again is tested elsewhere. All moments are of the monotonic clock, which the processes of a
+machine share.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from llm.conversation import Use, key_in, use_of
 from llm.tool_model import ModelCall
 
 TOOLS_LOG = "tools.log"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -70,26 +74,45 @@ class Repeats:
 
 
 def count_repeats(asked: Iterable[ModelCall], used: Iterable[ToolCall]) -> Repeats:
-    """Of one run, in however many launches; requests in the order in which they came."""
+    """Of one run, in however many launches."""
     asked, used = list(asked), list(used)
-    finished: set[tuple[str, str]] = set()
-    used_at: dict[Use, float] = {}
-    """By use of a tool: when the model was first asked something with its result."""
-    answered, repeated = Counter[tuple[str, str]](), 0
+    model_finished, tool_finished = _Firsts[Same](), _Firsts[Use]()
+    asked_by: dict[Use, Same] = {}
     for call in asked:
-        conversation = call.conversation
-        same = (call.key, conversation.fingerprint)
-        if call.is_answered:
-            answered[same] += 1
-            repeated += same in finished
-        finished.update((call.key, one) for one in conversation.goes_on_from)
-        for use in conversation.used:
-            used_at.setdefault(use, call.at)
-    ended = Counter(call.use for call in used)
-    repeated_tools = sum(call.at > used_at.get(call.use, float("inf")) for call in used)
-    made, made_tools = answered.total(), ended.total()
-    again = made - len(answered) + made_tools - len(ended)
-    return Repeats(made, made_tools, repeated, repeated_tools, again - repeated - repeated_tools)
+        for fingerprint in call.conversation.goes_on_from:
+            model_finished.add((call.key, fingerprint), call.at)
+        for use in call.conversation.used:
+            tool_finished.add(use, call.at)
+        asked_by.update((use, _same(call)) for use in call.wants)
+    for ended in used:
+        if ended.use in asked_by:
+            model_finished.add(asked_by[ended.use], ended.at)
+    answered = [call for call in asked if call.is_answered]
+    again = len(answered) - len(set(map(_same, answered))) + len(used) - len({call.use for call in used})
+    models = sum(model_finished.is_before(_same(call), call.at) for call in answered)
+    tools = sum(tool_finished.is_before(call.use, call.at) for call in used)
+    return Repeats(len(answered), len(used), models, tools, again - models - tools)
+
+
+Same = tuple[str, str]
+"""Key and conversation: what makes two requests the same."""
+
+
+def _same(call: ModelCall) -> Same:
+    return call.key, call.conversation.fingerprint
+
+
+class _Firsts(Generic[T]):
+    """The first moment of each."""
+
+    def __init__(self) -> None:
+        self._at: dict[T, float] = {}
+
+    def add(self, what: T, at: float) -> None:
+        self._at[what] = min(at, self._at.get(what, at))
+
+    def is_before(self, what: T, at: float) -> bool:
+        return self._at.get(what, at) < at
 
 
 def read_tools_log(folder: Path) -> list[ToolCall]:

@@ -7,10 +7,11 @@ It keeps nothing between requests: it decides by the conversation that it is sen
     <<inside note, note>>             what the text says that it gives to a tool with a parameter `input`: another agent
     <<wrong>>                         its first final answer is "wrong"; if that is sent back, the next one is right
 
-Without a word about tools they are `search, weigh, note`: 4 requests and 3 tool calls. A handoff is a tool, too. Each text
-among the arguments says the key and the call's place, so that no two calls of an item are the same. The final answer
-lists the results of all calls, in the calls' order; it is structured where the request wants that. Ids are random: whoever
-asks again gets other ones. As real servers do, it refuses a conversation with a call that has no result.
+Without a word about tools they are `search, weigh, note`: 4 requests and 3 tool calls. A handoff is a tool, too. Each
+text among the arguments says the key and the call's place, so that no two calls of an item are the same. The final
+answer lists the results of all calls, in the calls' order; it is structured where the request wants that. Ids are
+random: whoever asks again gets other ones. As real servers do, it refuses a conversation with a call that has no
+result.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from llm.conversation import OUTPUT_TOOL, Conversation, Use, of_chat, of_responses
+from llm.conversation import OUTPUT_TOOL, Conversation, Use, of_chat, of_responses, use_of
 from llm.loopback import JsonHandler, listen
 from llm.server import example_of
 
@@ -49,6 +50,8 @@ class ModelCall:
     input_tokens: int
     output_tokens: int = 0
     cached_tokens: int = 0
+    wants: tuple[Use, ...] = ()
+    """What the answer asks for."""
     is_answered: bool = False
     """The socket took the whole response, whether or not somebody heard it."""
 
@@ -56,8 +59,8 @@ class ModelCall:
 @dataclass(frozen=True)
 class Reply:
     text: str = ""
-    uses: tuple[tuple[str, str], ...] = ()
-    """Names and arguments of the tools to call."""
+    uses: tuple[Use, ...] = ()
+    """The tools to call."""
 
 
 def reply_to(conversation: Conversation) -> Reply:
@@ -129,6 +132,7 @@ class ToolModel:
             reply = reply_to(call.conversation)
         except Refused as error:
             return None, 400, _error(str(error))
+        call.wants = tuple(use_of(*use) for use in reply.uses)
         call.output_tokens = 7 + 3 * len(reply.uses)
         return call, 200, write(call, body["model"], reply)
 

@@ -1,12 +1,12 @@
-"""Agents from frameworks, which call a model and tools: how many finished calls are made again after a kill, and are the
-results those of an undisturbed run?
+"""Agents from frameworks, which call a model and tools: which calls are made again after a kill, and are the results
+those of an undisturbed run?
 
     PYTHONPATH=tests python -m crash.harness frameworks --set framework=langgraph --set way=plain --kills 20
 
-The real command works on a job folder; the model is on loopback (`llm.tool_model`), in the harness's own process, and the
-tools keep a log (`llm.tools`). A launch is killed once it has made a random number of calls, with all its processes.
-What "finished" and "repeated" mean is said in `llm.repeats`. Repeated calls are counted, not judged: the plain function
-repeats them, too.
+The real command works on a job folder; the model is on loopback (`llm.tool_model`), in the harness's own process, and
+the tools keep a log (`llm.tools`). A launch is killed once it has made a random number of calls, with all its
+processes. What "finished" and "repeated" mean is said in `llm.repeats`. Repeated calls are counted, not judged: the
+plain function repeats them, too.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class ToolCalls(Scenario):
         answer: Answer | None = None,
         seconds: float = ANSWER_SECONDS,
     ) -> None:
-        self._given = {"source": source, "name_in_source": name, "texts": texts, "head": head}
+        self._given: dict[str, Any] = {"source": source, "name_in_source": name, "texts": texts, "head": head}
         self._concurrency, self._answer, self._seconds = concurrency, answer, seconds
         self.exits = self.ends = (0, 3) if answer else (0,)
         self._closing = ExitStack()

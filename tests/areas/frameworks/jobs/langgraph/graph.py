@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
@@ -33,7 +34,7 @@ graph = builder.compile()
 
 
 async def plain(item: Item) -> str:
-    return _answer(await graph.ainvoke({"messages": [("user", item.text)]}))
+    return _answer(await graph.ainvoke(_question(item)))
 
 
 class Own:
@@ -41,18 +42,24 @@ class Own:
 
     def __init__(self) -> None:
         self._saver = AsyncSqliteSaver.from_conn_string("checkpoints.sqlite")
+        self._opening = asyncio.Lock()
         self._graph: Any = None
 
     async def __call__(self, item: Item) -> str:
-        if self._graph is None:
-            self._graph = builder.compile(checkpointer=await self._saver.__aenter__())
+        async with self._opening:
+            if self._graph is None:
+                self._graph = builder.compile(checkpointer=await self._saver.__aenter__())
         config: RunnableConfig = {"configurable": {"thread_id": item.key}}
         is_new = not (await self._graph.aget_state(config)).values
-        return _answer(await self._graph.ainvoke({"messages": [("user", item.text)]} if is_new else None, config))
+        return _answer(await self._graph.ainvoke(_question(item) if is_new else None, config))
 
     async def aclose(self) -> None:
         if self._graph is not None:
             await self._saver.__aexit__(None, None, None)
+
+
+def _question(item: Item) -> MessagesState:
+    return {"messages": [HumanMessage(item.text)]}
 
 
 def _answer(state: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """A pydantic-ai agent in two ways: itself, and in a plain function.
 
-There is no third: pydantic-ai has no checkpointer of its own. Its durable execution is Temporal's, DBOS's or Prefect's, and
-a message history is there to be saved when a run has ended, which is too late.
+There is no third: pydantic-ai has no checkpointer of its own. Its durable execution is Temporal's, DBOS's or
+Prefect's, and a message history is there to be saved when a run has ended, which is too late.
 """
 
 from __future__ import annotations
