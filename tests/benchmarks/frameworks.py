@@ -4,9 +4,10 @@
     make repeats ONLY=langgraph SEED=7
     make repeats WRITE=docs/page.md         also into a page, between <!-- repeats --> and <!-- end of repeats -->
 
-20 items of 4 model and 3 tool calls, 4 at a time, by the real command; `kill -9` after a random number of calls, and again
-until the run is complete. A framework's agent is run in three ways: in a plain function, with the framework's own
-checkpointer, and itself, with agentrun's adapter. What counts as finished, and as repeated, is said in `llm/repeats.py`.
+20 items of 4 model and 3 tool calls, 4 at a time, by the real command; `kill -9` after a random number of calls, and
+again until the run is complete. A framework's agent is run in three ways: in a plain function, with the framework's
+own checkpointer, and itself, with agentrun's adapter. What counts as finished, and as repeated, is said in
+`llm/repeats.py`.
 
 Times play no part, so other work on the machine does no harm. Where something fails the table says so, and the exit
 code is 1.
@@ -82,7 +83,7 @@ def _kill(framework: str, way: str, options: argparse.Namespace) -> dict[str, An
 
 def _cell(found: dict[str, Any] | None, note: str) -> str:
     if found is None:
-        return f"– ({note})"
+        return f"- ({note})"
     if found["faults"]:
         return f"**failed**: {found['faults'][0][:200]}"
     return f"{found['repeated']} ({note})" if note else str(found["repeated"])
@@ -90,9 +91,9 @@ def _cell(found: dict[str, Any] | None, note: str) -> str:
 
 def _caption(kills: int) -> str:
     return (
-        f"Finished model and tool calls that were made again, in {kills} kills of runs of {ITEMS} items, each with 4 model\n"
-        f"and 3 tool calls, {CONCURRENCY} at a time. What is in flight at a kill, at most {CONCURRENCY} calls, is made again "
-        "in every column,\nand is not counted."
+        f"Finished model and tool calls that were made again, in {kills} kills of runs of {ITEMS} items, each with\n"
+        f"4 model and 3 tool calls, {CONCURRENCY} at a time. What is in flight at a kill (at most {CONCURRENCY}\n"
+        "calls) is made again in every column, and is not counted."
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 OUTPUT_TOOL = "final_result"
 """The tool by which pydantic-ai wants a structured answer."""
-_KEY = re.compile(r"\bkey=([^\s\"\\]+)")
+_KEY = re.compile(r"\bkey=([\w./-]*\w)")
 
 Use = tuple[str, str]
 """One use of a tool: its name and its arguments, as JSON in one form."""

@@ -76,30 +76,23 @@ class Repeats:
 def count_repeats(asked: Iterable[ModelCall], used: Iterable[ToolCall]) -> Repeats:
     """Of one run, in however many launches."""
     asked, used = list(asked), list(used)
-    model_finished, tool_finished = _Firsts[Same](), _Firsts[Use]()
-    asked_by: dict[Use, Same] = {}
+    model_finished, tool_finished = _Firsts[str](), _Firsts[Use]()
+    asked_by: dict[Use, str] = {}
     for call in asked:
         for fingerprint in call.conversation.goes_on_from:
-            model_finished.add((call.key, fingerprint), call.at)
+            model_finished.add(fingerprint, call.at)
         for use in call.conversation.used:
             tool_finished.add(use, call.at)
-        asked_by.update((use, _same(call)) for use in call.wants)
+        asked_by.update((use, call.conversation.fingerprint) for use in call.wants)
     for ended in used:
         if ended.use in asked_by:
             model_finished.add(asked_by[ended.use], ended.at)
     answered = [call for call in asked if call.is_answered]
-    again = len(answered) - len(set(map(_same, answered))) + len(used) - len({call.use for call in used})
-    models = sum(model_finished.is_before(_same(call), call.at) for call in answered)
+    different = {call.conversation.fingerprint for call in answered} | {call.use for call in used}
+    again = len(answered) + len(used) - len(different)
+    models = sum(model_finished.is_before(call.conversation.fingerprint, call.at) for call in answered)
     tools = sum(tool_finished.is_before(call.use, call.at) for call in used)
     return Repeats(len(answered), len(used), models, tools, again - models - tools)
-
-
-Same = tuple[str, str]
-"""Key and conversation: what makes two requests the same."""
-
-
-def _same(call: ModelCall) -> Same:
-    return call.key, call.conversation.fingerprint
 
 
 class _Firsts(Generic[T]):

@@ -29,8 +29,8 @@ def test_no_finished_call_is_made_again_and_the_results_are_those_of_an_undistur
 
 
 def test_a_plain_function_makes_finished_calls_again_so_that_none_means_something() -> None:
-    # With this seed the first kill comes after 18 calls, in the middle of the first four items.
-    found = kill_at_random(frameworks.make(framework="pydantic_ai", way="plain"), Plan(1, seed=1))
+    # With this seed the first kill comes after 16 calls, in the middle of the first four items.
+    found = kill_at_random(frameworks.make(framework="pydantic_ai", way="plain"), Plan(1, seed=15))
     assert not found["faults"], found["faults"]
     assert found["repeated_model_calls"] > 0 and found["repeated_tool_calls"] > 0, found
 
