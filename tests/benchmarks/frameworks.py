@@ -61,14 +61,14 @@ def main() -> int:
         cells = []
         for way in ("plain", "own", "ours"):
             found = _kill(framework, way, options) if way in WAYS[framework] else None
-            cells.append(_cell(found, ROWS[framework].own if way == "own" else ""))
+            cells.append(cell(found, ROWS[framework].own if way == "own" else ""))
             is_right &= found is None or not found["faults"]
         row = ROWS[framework]
         lines.append((f"{row.title} {version(row.package)}", cells[0], cells[1], cells[2]))
     text = f"{_caption(options.kills)}\n\n{markdown(lines)}\n"
     print(text, end="")
     if options.write:
-        _write(Path(options.write), text)
+        write(Path(options.write), text)
     return 0 if is_right else 1
 
 
@@ -81,7 +81,7 @@ def _kill(framework: str, way: str, options: argparse.Namespace) -> dict[str, An
     return found
 
 
-def _cell(found: dict[str, Any] | None, note: str) -> str:
+def cell(found: dict[str, Any] | None, note: str) -> str:
     if found is None:
         return f"- ({note})"
     if found["faults"]:
@@ -97,7 +97,7 @@ def _caption(kills: int) -> str:
     )
 
 
-def _write(path: Path, text: str) -> None:
+def write(path: Path, text: str) -> None:
     """Only between the marks: the rest of a page is somebody's."""
     page = path.read_text() if path.exists() else f"{BEGIN}\n{END}\n"
     found = re.search(f"{BEGIN}\n.*?{END}", page, re.DOTALL)

@@ -43,7 +43,7 @@ class ChatAgent:
         reply = self._client.chat.completions.create(model="m", messages=self._messages, tools=self._tools, **more)
         message = reply.choices[0].message
         self._messages.append(message.model_dump(exclude_none=True))
-        calls = [(one.id, one.function.name, one.function.arguments) for one in message.tool_calls or []]  # type: ignore[union-attr]
+        calls = [(one.id, one.function.name, one.function.arguments) for one in message.tool_calls or []]
         return message.content or "", calls
 
     def add(self, results: dict[str, str]) -> None:

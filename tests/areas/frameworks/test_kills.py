@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
+from pathlib import Path
 
 import pytest
 
 from crash.harness import Long, Plan, again_and_again, kill_at_random
 from crash.scenarios import frameworks
-from crash.scenarios.frameworks import CONCURRENCY, FILES
+from crash.scenarios.frameworks import CONCURRENCY, FILES, ToolCalls, say_yes
 
 KILLS, KILLS_OF_TORTURE = 3, 20
 
@@ -33,6 +35,33 @@ def test_a_plain_function_makes_finished_calls_again_so_that_none_means_somethin
     found = kill_at_random(frameworks.make(framework="pydantic_ai", way="plain"), Plan(1, seed=15))
     assert not found["faults"], found["faults"]
     assert found["repeated_model_calls"] > 0 and found["repeated_tool_calls"] > 0, found
+
+
+ASKS = """
+from pydantic_ai import Agent
+from llm.tools import search
+
+assistant = Agent("openai-chat:gpt-5-mini", tools=[search])
+
+async def agent(item, ctx):
+    found = await ctx.step("find", lambda: find(item.text))
+    answer = await ctx.ask("Is it right?", found=found)
+    return [found, answer.yes, answer.text]
+
+async def find(text):
+    return (await assistant.run(text)).output
+"""
+
+
+def test_the_harness_answers_what_a_job_waits_for(tmp_path: Path) -> None:
+    source = tmp_path / "asks.py"
+    source.write_text(ASKS)
+    texts = [f"What of key={number:02}? <<tools search, search>>" for number in range(8)]
+    scenario = ToolCalls(source, "agent", texts, answer=say_yes)
+    found = kill_at_random(scenario, Plan(2, seed=7))
+    assert not found["faults"] and found["kills"] == 2 and found["calls_of_a_run"] == 8 * 5, found
+    outputs = [json.loads(line)["output"] for line in scenario.results.splitlines()]
+    assert [yes for _, yes, _ in outputs] == [True] * 8
 
 
 def _one(rng: random.Random) -> int:
