@@ -7,7 +7,7 @@ RUNTIME := $(VENV)/.runtime
 PYTEST := $(BIN)/python -m pytest -n 4 --dist worksteal
 AREAS := $(notdir $(patsubst %/,%,$(wildcard tests/areas/*/)))
 
-.PHONY: help demo system test quick areas check format torture gate flat bench pictures newest wheel clean
+.PHONY: help demo system test quick areas check format torture gate flat bench repeats pictures newest wheel clean
 .DEFAULT_GOAL := help
 
 help: ## what can be made
@@ -67,6 +67,9 @@ flat: $(STAMP) ## does the cost of an item grow with progress?
 
 bench: $(STAMP) ## beside the disk's limit and the peers: make bench QUICK=1 ONLY=item,rate AGAINST=commit
 	@PYTHONPATH=tests $(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(AGAINST),--against $(AGAINST)) $(if $(ONLY),--only $(ONLY)) $(if $(WRITE),--write $(WRITE))
+
+repeats: $(STAMP) ## finished calls repeated in 20 kills, of frameworks' agents: make repeats ONLY=langgraph WRITE=docs/page.md
+	@PYTHONPATH=tests $(BIN)/python -m benchmarks.frameworks $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) $(if $(WRITE),--write $(WRITE))
 
 pictures: $(STAMP) ## docs/pictures: the real command in a real terminal (tmux), as SVG
 	PYTHONPATH=tests $(BIN)/python -m pages.pictures

@@ -17,8 +17,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from llm.loopback import JsonHandler, listen
 
 _MARK = re.compile(r"<<([a-z0-9]+)((?: [a-z]+=[^\s>]+)*)>>")
 _KEY = re.compile(r"\bkey=(\S+)")
@@ -190,21 +191,21 @@ def _reply_of_another(path: str, body: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def example_of(schema: dict[str, Any]) -> Any:
-    """The least that a schema of the simple kind describes."""
+def example_of(schema: dict[str, Any], text: str = "text") -> Any:
+    """The least that a schema of the simple kind describes, with this text wherever it wants one."""
     if "enum" in schema:
         return schema["enum"][0]
     match schema.get("type"):
         case "object":
-            return {name: example_of(inner) for name, inner in schema.get("properties", {}).items()}
+            return {name: example_of(inner, text) for name, inner in schema.get("properties", {}).items()}
         case "array":
-            return [example_of(schema.get("items", {}))] * max(1, schema.get("minItems", 1))
+            return [example_of(schema.get("items", {}), text)] * max(1, schema.get("minItems", 1))
         case "integer" | "number":
             return schema.get("minimum", 1)
         case "boolean":
             return True
         case _:
-            return "text"
+            return text
 
 
 def answer_simply(asked: Asked) -> str:
@@ -227,53 +228,24 @@ def serve(
     """A server while the block runs; its `url` is what `base_url` wants."""
     llm = LlmServer(answer, tokens)
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(JsonHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = self.read_body()
             llm.connections.add((self.client_address[0], self.client_address[1]))
             if (other := _reply_of_another(self.path, json.loads(body))) is not None:
                 llm.others.append(json.loads(body))
-                self._send(200, {}, json.dumps(other).encode(), cut=False)
+                self.send_json(200, {}, json.dumps(other).encode())
                 return
             if self.path != "/v1/chat/completions":
-                self._send(404, {}, b'{"error": {"message": "no such path"}}', cut=False)
+                self.send_json(404, {}, b'{"error": {"message": "no such path"}}')
                 return
             asked = llm.take(json.loads(body), self.headers.get("Authorization", ""))
             status, headers, reply = llm.reply(asked)
-            self._send(status, headers, reply, cut=asked.mark("cut") is not None)
+            self.send_json(status, headers, reply, cut=asked.mark("cut") is not None)
 
-        def _send(self, status: int, headers: dict[str, str], reply: bytes, *, cut: bool) -> None:
-            try:
-                self.send_response(status)
-                for name, value in {"Content-Type": "application/json", **headers}.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(reply)))
-                self.end_headers()
-                self.wfile.write(reply[: len(reply) // 2] if cut else reply)
-            except OSError:  # the client is gone
-                self.close_connection = True
-            self.close_connection = self.close_connection or cut
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-        request_queue_size = 128
-
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            """A client that was killed resets its connection."""
-
-    httpd = Server(("127.0.0.1", port), Handler)
-    llm.url = f"http://127.0.0.1:{httpd.server_address[1]}/v1"
-    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield llm
-    finally:
-        llm.end()
-        httpd.shutdown()
-        httpd.server_close()
-        thread.join()
+    with listen(Handler, port=port) as address:
+        llm.url = f"{address}/v1"
+        try:
+            yield llm
+        finally:
+            llm.end()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from typing import Any, TypedDict
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 
@@ -39,8 +40,8 @@ def main() -> None:
         if not items:
             return
         graph = builder.compile(checkpointer=saver)
-        config = {"configurable": {"thread_id": "bench"}, "recursion_limit": len(items) + 10}
-        begin = None if sys.argv[1:] == ["resume"] else {"position": 0, "output": {}}
+        config: RunnableConfig = {"configurable": {"thread_id": "bench"}, "recursion_limit": len(items) + 10}
+        begin: State | None = None if sys.argv[1:] == ["resume"] else {"position": 0, "output": {}}
         graph.invoke(begin, config, durability="sync")
 
 
