@@ -7,7 +7,7 @@ RUNTIME := $(VENV)/.runtime
 PYTEST := $(BIN)/python -m pytest -n 4 --dist worksteal
 AREAS := $(notdir $(patsubst %/,%,$(wildcard tests/areas/*/)))
 
-.PHONY: help demo system test quick areas check format torture gate flat bench repeats pictures newest wheel clean
+.PHONY: help demo system test quick areas check format torture gate flat bench repeats pictures newest try-newest wheel clean
 .DEFAULT_GOAL := help
 
 help: ## what can be made
@@ -74,10 +74,16 @@ repeats: $(STAMP) ## finished calls repeated in 20 kills, of frameworks' agents:
 pictures: $(STAMP) ## docs/pictures: the real command in a real terminal (tmux), as SVG
 	PYTHONPATH=tests $(BIN)/python -m pages.pictures
 
-newest: $(STAMP) ## renew constraints.txt: the newest versions of everything, and install them
+newest: $(STAMP) ## renew constraints.txt: the newest versions of everything; install and try them
 	@.ci/newest $(VENV)
 	@git --no-pager diff --stat -- constraints.txt
-	@$(MAKE) --no-print-directory $(STAMP)
+	@$(MAKE) --no-print-directory $(STAMP) try-newest
+
+try-newest: $(STAMP) ## the frameworks' tests on the newest releases, also beyond our own ranges
+	@$(PYTHON) -m venv .bench/newest
+	@NEWEST=true .ci/install .bench/newest --editable '.[dev]'
+	@.bench/newest/bin/uv pip list --quiet | grep -E '^(langgraph|openai-agents|pydantic-ai-slim) '
+	.bench/newest/bin/python -m pytest -n 4 --dist worksteal tests/unit/frameworks tests/areas/frameworks
 
 wheel: $(STAMP) ## dist/*.whl
 	$(BIN)/python -m build --wheel
