@@ -25,7 +25,7 @@ def look_up_order(order: int) -> str:
 @tool
 def refund(order: int, amount: float) -> str:
     """Pay money back, if a person says yes: until then the item waits, and the others continue."""
-    if not interrupt({"question": f"Pay back {amount:.2f} for order {order}?", "amount": amount})["yes"]:
+    if not interrupt(f"Pay back {amount:.2f} for order {order}?"):
         return "nothing is paid back"
     return f"{amount:.2f} paid back"
 
