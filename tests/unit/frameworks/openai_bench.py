@@ -127,7 +127,7 @@ class Bench:
     def log(self) -> str:
         """Of all items; only with a folder store."""
         assert self.memory.folder is not None
-        return "".join(path.read_text() for path in (self.memory.folder / "logs").iterdir())
+        return "".join(path.read_text() for path in (self.memory.folder / "logs").rglob("*") if path.is_file())
 
     @property
     def _known(self) -> KnownJob:

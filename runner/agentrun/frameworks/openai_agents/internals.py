@@ -73,8 +73,8 @@ def with_body(tool: FunctionTool, change: Callable[[Invoke], Invoke]) -> Functio
     """A copy whose function is changed, below the place where the SDK makes messages for the model of its errors."""
     new = copy.copy(tool)
     body: Invoke | None = getattr(new.on_invoke_tool, "_invoke_tool_impl", None)
-    if body is None:  # made by hand: there is no such place
-        new.on_invoke_tool = change(new.on_invoke_tool)
+    if body is None:  # made by hand: there is no such place; the SDK reads the types of its parameters
+        new.on_invoke_tool = wraps(new.on_invoke_tool)(change(new.on_invoke_tool))
     else:
         new.on_invoke_tool._invoke_tool_impl = wraps(body)(change(body))  # type: ignore[attr-defined]
     return new

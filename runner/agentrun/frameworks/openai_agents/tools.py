@@ -159,8 +159,15 @@ def _is_json(value: Any) -> bool:
 
 
 def _view(known: Any) -> str:
-    parts: list[dict[str, Any]] = known.get("parts") or ([known["part"]] if "part" in known else [])
-    if not parts:
-        return str(known["value"])
-    fields = [part["fields"] for part in parts]
-    return "\n".join(one.get("text") or f"[{one['type']}]" for one in fields)
+    if "value" in known:
+        return _shown(known["value"])
+    return "\n".join(_shown(part["fields"]) for part in known.get("parts") or [known["part"]])
+
+
+def _shown(value: Any) -> str:
+    """A result in words; of an image or a file, which may be all its bytes, only the kind."""
+    if isinstance(value, list) and any(isinstance(one, dict) and "type" in one for one in value):
+        return "\n".join(map(_shown, value))
+    if isinstance(value, dict) and value.get("type") in ("text", "image", "file"):
+        return str(value["text"]) if "text" in value else f"[{value['type']}]"
+    return str(value)
