@@ -10,11 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from needs import require_module
-
-require_module("agents", extra="openai-agents")
-
 from agents import Agent, Model, ModelProvider, ModelSettings, RunConfig, RunHooks
 from agents.realtime import RealtimeAgent
 from agents.retry import ModelRetrySettings, retry_policies
@@ -82,7 +77,11 @@ def test_a_retry_makes_no_finished_call_again_and_all_usage_is_reported_once(tmp
     assert summary.exit_code == 0, bench.causes
     assert Counter(made) == Counter(CALLS)
     usage = summary.details["usage"]
-    assert (usage["requests"], usage["input_tokens"], usage["output_tokens"]) == (3, 3 * INPUT_TOKENS, 3 * OUTPUT_TOKENS)
+    assert (usage["requests"], usage["input_tokens"], usage["output_tokens"]) == (
+        3,
+        3 * INPUT_TOKENS,
+        3 * OUTPUT_TOKENS,
+    )
 
 
 def test_a_response_that_the_sdk_asked_for_again_is_found_by_the_next_attempt(tmp_path: Path) -> None:
@@ -108,7 +107,10 @@ def test_the_users_objects_stay_as_they_are(tmp_path: Path) -> None:
     bench = looks([], tmp_path, input_guardrails=[], handoffs=[])
     other = Agent(name="Other", handoffs=[bench.agent])
     bench.agent.handoffs.append(other)
-    before = [(agent, type(agent), dict(vars(agent)), list(agent.tools), list(agent.handoffs)) for agent in (bench.agent, other)]
+    before = [
+        (agent, type(agent), dict(vars(agent)), list(agent.tools), list(agent.handoffs))
+        for agent in (bench.agent, other)
+    ]
     fields = [dict(vars(tool)) for tool in bench.agent.tools]
     assert bench.go().exit_code == 0
     for agent, cls, attributes, tools, handoffs in before:

@@ -6,11 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from needs import require_module
-
-require_module("agents", extra="openai-agents")
-
 from agents import Agent, function_tool
 from agents.tool_context import ToolContext
 
@@ -87,7 +82,11 @@ def test_arguments_that_a_policy_must_not_see_unchecked_are_asked_about(tmp_path
 
 def test_several_calls_of_one_turn_are_a_question_each(tmp_path: Path) -> None:
     made: list[str] = []
-    turn = [call("refund", "r1", order="17", amount=5), call("look", "c1", what="a"), call("refund", "r2", order="18", amount=6)]
+    turn = [
+        call("refund", "r1", order="17", amount=5),
+        call("look", "c1", what="a"),
+        call("refund", "r2", order="18", amount=6),
+    ]
     model = Script(made, turn, say("settled"))
     bench = Bench(tmp_path, Agent(name="Support", model=model, tools=[refunding(made), looking(made)]))
     assert bench.go().exit_code == 3

@@ -7,11 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from needs import require_module
-
-require_module("agents", extra="openai-agents")
-
 from agents import (
     Agent,
     GuardrailFunctionOutput,
@@ -91,7 +86,9 @@ def test_agents_as_tools_side_by_side_do_not_mix(landed: bool, tmp_path: Path) -
     assert bench.go().exit_code == 0
     assert (bench.agent.model.told("w1"), bench.agent.model.told("w2")) == ("text on a", "text on b")
     inner = ["model Writer", "look of-{}", "model Writer#1"]
-    nested = [f"write {call_id}/{name.format(about)}" for call_id, about in [("w1", "a"), ("w2", "b")] for name in inner]
+    nested = [
+        f"write {call_id}/{name.format(about)}" for call_id, about in [("w1", "a"), ("w2", "b")] for name in inner
+    ]
     assert sorted(bench.views) == sorted(["model Editor", *nested, "model Editor#1"])
 
 

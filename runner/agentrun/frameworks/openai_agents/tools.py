@@ -52,10 +52,8 @@ def remembering(tool: Tool) -> Tool:
 def warn_of(tool: Tool, run: Run) -> None:
     """Tell the item's log of a tool that is not remembered."""
     if isinstance(tool, _NOT_REMEMBERED):
-        run.warn(
-            f"tool {tool.name!r} is a {type(tool).__name__}, whose calls are not remembered: an item that is resumed "
-            f"makes them again"
-        )
+        kind = type(tool).__name__
+        run.warn(f"{kind} {tool.name!r} is not remembered: an item that is resumed makes its calls again")
 
 
 async def _call_agent(run: Run, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
