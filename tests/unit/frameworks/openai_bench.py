@@ -107,7 +107,6 @@ class Bench:
             found = [record for _, record in reader.records() if record.kind == "step"]
         return {record.name + (f"#{record.n}" if record.n else ""): record.view for record in found}
 
-    @property
     def question(self) -> tuple[str, Mapping[str, Any]]:
         """Of the only item that waits."""
         (view,) = desk.questions(self._known)

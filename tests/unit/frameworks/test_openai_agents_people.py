@@ -32,7 +32,7 @@ def test_a_call_that_needs_approval_waits_for_a_person(tmp_path: Path) -> None:
     made: list[str] = []
     bench = one_refund(made, tmp_path)
     assert bench.go().exit_code == 3
-    question, details = bench.question
+    question, details = bench.question()
     assert question == "Support wants to call refund. Approve?"
     assert details == {"arguments": {"order": "17", "amount": 5}}
     assert made == ["model support#0"]
@@ -90,10 +90,10 @@ def test_several_calls_of_one_turn_are_a_question_each(tmp_path: Path) -> None:
     model = Script(made, turn, say("settled"))
     bench = Bench(tmp_path, Agent(name="Support", model=model, tools=[refunding(made), looking(made)]))
     assert bench.go().exit_code == 3
-    assert bench.question[1]["arguments"]["order"] == "17"
+    assert bench.question()[1]["arguments"]["order"] == "17"
     bench.answer()
     assert bench.go().exit_code == 3
-    assert bench.question[1]["arguments"]["order"] == "18"
+    assert bench.question()[1]["arguments"]["order"] == "18"
     bench.answer(yes=False, text="not that one")
     assert bench.go().exit_code == 0, bench.causes
     assert sorted(made) == ["look c1", "model support#0", "model support#1", "refund r1"]
@@ -119,10 +119,10 @@ def test_nested_steps_and_questions_are_named_after_the_outer_call(tmp_path: Pat
     made: list[str] = []
     bench = with_helper(made, tmp_path, helper_needs=True)
     assert bench.go().exit_code == 3
-    assert bench.question == ("Support wants to call help. Approve?", {"arguments": {"input": "please"}})
+    assert bench.question() == ("Support wants to call help. Approve?", {"arguments": {"input": "please"}})
     bench.answer()
     assert bench.go().exit_code == 3
-    assert bench.question[0] == "Helper wants to call refund. Approve?"
+    assert bench.question()[0] == "Helper wants to call refund. Approve?"
     bench.answer(arguments={"order": "17", "amount": 1})
     assert bench.go().exit_code == 0, bench.causes
     assert list(bench.views) == [
@@ -157,7 +157,7 @@ def test_a_tool_may_ask_people_itself(tmp_path: Path) -> None:
     model = Script([], [call("check", "c1", what="a")], [call("weigh", "c2", what="b")], say("done"))
     bench = Bench(tmp_path, Agent(name="Support", model=model, tools=[check, weigh]))
     assert bench.go().exit_code == 3
-    assert bench.question == ("Is it right?", {"what": "a"})
+    assert bench.question() == ("Is it right?", {"what": "a"})
     bench.answer(what="b")
     assert bench.go().exit_code == 3
     bench.answer(yes=False)

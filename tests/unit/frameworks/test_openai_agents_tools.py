@@ -234,7 +234,7 @@ def test_a_tool_that_changes_the_runs_context_is_named_in_the_items_log(tmp_path
         await openai_agents.run(agent, item.text, ctx=ctx, context=given)
         return given
 
-    bench = Bench(tmp_path, answer, memory=HookedFolder(tmp_path / "state"))  # type: ignore[arg-type]
+    bench = Bench(tmp_path, answer, memory=HookedFolder(tmp_path / "state"))
     assert bench.go().exit_code == 0, bench.causes
     assert bench.outputs == [{"seat": "7a"}]
     assert "tool 'seat' changed the run's context" in bench.log
