@@ -108,7 +108,7 @@ def _of_approval(request: Mapping[str, Any], allowed: tuple[str, ...]) -> AskedQ
 
 
 def _described(request: Mapping[str, Any]) -> str:
-    """The description, without the call in it, which the details show; nothing if the middleware's own words are left."""
+    """The description without the call, which the details show; nothing if only the middleware's own words are left."""
     said = str(request.get("description") or "").partition("\n\nTool: ")[0].strip()
     return f"\n{said}" if said and said != WORDS_OF_THE_MIDDLEWARE else ""
 
