@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,12 +12,12 @@ import orjson
 
 from agentrun.agents.agent import agent_from_function
 from agentrun.agents.attempt import Attempt, Channel, Outcome
-from agentrun.agents.messages import Answer
+from agentrun.agents.messages import Message, Reply
 from agentrun.checkpoint.message import decode_message
 from agentrun.checkpoint.record import Question, Record
 from agentrun.checkpoint.summary import Summary
 from agentrun.executors.loop import LoopExecutor
-from unit.launch.bench import FakeExecutor, World
+from unit.launch.bench import Died, FakeExecutor, World
 
 _ids = itertools.count(1)
 
@@ -28,15 +29,37 @@ class AgentExecutor(FakeExecutor):
         super().__init__()
         self._inner = LoopExecutor(world.job, agent_from_function(target, world.job))
         self.log = ""
+        self._died: asyncio.Future[Outcome]
+
+    def die(self) -> None:
+        """End the launch here and now, as a process does."""
+        self._died.set_exception(Died("died"))
 
     async def start(self) -> None:
         await self._inner.start()
 
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
         self.began.append(attempt.item.key)
+        died = self._died = asyncio.get_running_loop().create_future()
+
+        async def mortal(message: Message) -> Reply:
+            """After the launch's death nothing is answered, and no attempt ends."""
+            if died.done():
+                raise Died("died")
+            try:
+                return await channel(message)
+            except Died as error:
+                if not died.done():
+                    died.set_exception(error)
+                raise
+
+        running = asyncio.ensure_future(self._inner.run(attempt, mortal))
         try:
-            return await self._inner.run(attempt, channel)
+            await asyncio.wait({running, died}, return_when=asyncio.FIRST_COMPLETED)
+            return died.result() if died.done() else running.result()
         finally:
+            running.cancel()
+            await asyncio.wait({running})
             if attempt.log_path.exists():
                 self.log += attempt.log_path.read_text()
 
@@ -59,7 +82,7 @@ class Bench:
         self.world.base.joinpath("items.jsonl").write_bytes(b"".join(orjson.dumps(one) + b"\n" for one in records))
 
     def go(self, agent: Any, **options: Any) -> Summary:
-        executor = AgentExecutor(self.world, agent)
+        executor = self._executor = AgentExecutor(self.world, agent)
         try:
             return self.world.go(executor=executor, overwrite=True, **options)
         finally:
@@ -67,6 +90,10 @@ class Bench:
 
     def crash(self, agent: Any, *, commits: int, landed: bool) -> None:
         self.world.crash(executor=AgentExecutor(self.world, agent), commits=commits, landed=landed, overwrite=True)
+
+    def die(self) -> None:
+        """Called by an agent: the process dies, with everything that is in flight."""
+        self._executor.die()
 
     def clear(self) -> None:
         self.world.clear()
@@ -88,11 +115,12 @@ class Bench:
         assert isinstance(found[-1], Question)
         return found[-1]
 
-    def post(self, kind: str, key: str = "x") -> None:
+    def post(self, kind: str, key: str = "x", **more: Any) -> None:
         with self.world.store().reader() as reader:
             run_id = reader.run_id
         about = {"version": 1, "id": f"{next(_ids):016x}", "kind": kind, "run_id": run_id, "key": key, "gen": 0}
-        self.world.store().post([decode_message(orjson.dumps({**about, "by": "ada", "at": "2026-11-01T10:00:00Z"}))])
+        told = {**about, "by": "ada", "at": "2026-11-01T10:00:00Z", **more}
+        self.world.store().post([decode_message(orjson.dumps(told))])
 
     def outputs(self) -> dict[str, Any]:
         return {line["key"]: line["output"] for line in self.world.results()}
@@ -106,9 +134,6 @@ class Bench:
 
     def failure(self) -> str:
         """Why the item failed."""
-        found = [record.failure for record in self.world.records() if record.kind == "failed"]
+        found = [record.error for record in self.world.records() if record.kind == "failed"]
         assert found[-1] is not None
         return found[-1].cause
-
-
-__all__ = ["Answer", "Bench"]

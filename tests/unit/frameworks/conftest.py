@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from needs import require_module
 from unit.frameworks.bench import Bench
+
+require_module("langgraph", extra="langgraph")
+require_module("langchain", "langgraph.checkpoint.conformance", extra="dev")
 
 
 @pytest.fixture

@@ -8,12 +8,6 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-
-from needs import require_module
-
-require_module("langgraph", extra="langgraph")
-require_module("langgraph.checkpoint.conformance", extra="dev")
-
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple, empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate

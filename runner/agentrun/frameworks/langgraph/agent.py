@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -17,7 +18,7 @@ from agentrun.agents.adapters import AsyncAgent
 from agentrun.agents.context import Context
 from agentrun.agents.memory import ItemMemory, digest_of
 from agentrun.errors import AgentError
-from agentrun.frameworks.langgraph.saver import ItemJournal, JournalSaver
+from agentrun.frameworks.langgraph.saver import ItemJournal, JournalSaver, StartsWhenSaved
 from agentrun.frameworks.langgraph.shapes import AnyGraph, input_of, output_of
 from agentrun.frameworks.langgraph.thread import Thread
 from agentrun.frameworks.langgraph.usage import UsageReporter
@@ -64,15 +65,14 @@ async def run(
     Each call within an attempt has a thread of its own, known by `name` and by which call of that name it is. Calls
     side by side, or in an order that may change, need different names.
     """
-    compiled = _compiled(graph)
     journal, thread_id = _names(ctx, name)
     memory = ItemMemory(ctx)
+    ready, watchers = await _with_saver(_compiled(graph), ctx, ItemJournal(memory, journal))
     ours: RunnableConfig = {
         "configurable": {"thread_id": thread_id},
-        "callbacks": [UsageReporter(ctx)],
+        "callbacks": [UsageReporter(ctx), *watchers],
         "metadata": {INPUT_KEY: digest_of(input)},
     }
-    ready = await _with_saver(compiled, ctx, ItemJournal(memory, journal))
     thread = Thread(ready, merge_configs(config, ours), memory, journal)
     saved = await thread.saved()
     before = cast(dict[str, Any], saved.metadata).get(INPUT_KEY) if saved is not None else None
@@ -115,12 +115,14 @@ def _names(ctx: Context, name: str) -> tuple[str, str]:
     return journal, ctx.key("thread" if journal == NAME else f"thread {journal}")
 
 
-async def _with_saver(graph: AnyGraph, ctx: Context, journal: ItemJournal) -> AnyGraph:
-    """The graph with our saver; with its own if that outlives the process."""
+async def _with_saver(
+    graph: AnyGraph, ctx: Context, journal: ItemJournal
+) -> tuple[AnyGraph, list[BaseCallbackHandler]]:
+    """The graph with our saver, or with its own if that outlives the process; and who must hear of its nodes."""
     own = graph.checkpointer
     if isinstance(own, BaseCheckpointSaver) and not isinstance(own, InMemorySaver):
         ctx.log(f"[agentrun] the graph keeps its state itself, by its {type(own).__name__}; agentrun keeps the answers")
-        return graph
+        return graph, []
     saver = JournalSaver(journal)
     await saver.load()
-    return graph.copy({"checkpointer": saver})
+    return graph.copy({"checkpointer": saver}), [StartsWhenSaved(saver)]

@@ -1,7 +1,8 @@
 """The saver: a graph's checkpoints and pending writes, in the item's journal.
 
-**Invariant: a checkpoint that LangGraph was told is saved is on disk, and so is everything that was saved before it.**
-Reads come from memory, which the journal fills when an attempt begins.
+**Invariant: no node or task begins before everything that finished before it is on disk.** LangGraph waits for
+checkpoints (durability "sync"), but not for what a task wrote: the next task of an `@entrypoint` would begin beside
+that commit. So `StartsWhenSaved` waits, too. Reads come from memory, which the journal fills when an attempt begins.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
+from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
@@ -97,6 +99,8 @@ class JournalSaver(InMemorySaver):
         super().__init__(serde=JournalSerializer())
         self._journal = journal
         self._loop = asyncio.get_running_loop()
+        self._adding: asyncio.Task[None] | None = None
+        """The newest entry: when it is on disk, all are."""
 
     async def load(self) -> None:
         """Take in what earlier attempts left in the journal."""
@@ -114,6 +118,13 @@ class JournalSaver(InMemorySaver):
                     self.writes[thread, ns, id][task, index] = (task, channel, value, path)
             case Deleted(thread):
                 super().delete_thread(thread)
+
+    def is_on_loop(self) -> bool:
+        """Whether the caller runs on the loop that the saver was made on."""
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
 
     # ---- writing, on the loop
 
@@ -168,7 +179,13 @@ class JournalSaver(InMemorySaver):
             raise Fail(
                 f"the graph's state is too large to be kept: {size / 1024 / 1024:.0f} MiB of at most {most}; {fix}"
             )
-        await self._journal.add(to_builtins(entry), view=view)
+        self._adding = asyncio.create_task(self._journal.add(to_builtins(entry), view=view))
+        await self._adding
+
+    async def settle(self) -> None:
+        """Return when everything that was written so far is on disk."""
+        if self._adding is not None:
+            await asyncio.shield(self._adding)
 
     # ---- writing, from other threads
 
@@ -194,14 +211,25 @@ class JournalSaver(InMemorySaver):
         self._from_thread(self.adelete_thread(thread_id))
 
     def _from_thread(self, writing: Coroutine[Any, Any, T]) -> T:
-        try:
-            running: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
-        except RuntimeError:
-            running = None
-        if running is self._loop:
+        if self.is_on_loop():
             writing.close()
             fix = "use the async methods of the graph: ainvoke, astream, aget_state, aupdate_state"
             raise NotImplementedError(
                 f"this graph runs on the event loop, and waiting there for the disk would block it; {fix}"
             )
         return asyncio.run_coroutine_threadsafe(writing, self._loop).result()
+
+
+class StartsWhenSaved(AsyncCallbackHandler):
+    """LangChain tells it that a node or task is about to begin, and waits until it has heard that."""
+
+    raise_error = True
+    """What cannot be kept must not begin."""
+
+    def __init__(self, saver: JournalSaver) -> None:
+        self._saver = saver
+
+    async def on_chain_start(self, *args: Any, **kwargs: Any) -> None:
+        # Beside a call that blocks the loop, LangChain tells it on another one, where waiting for ours would never end.
+        if self._saver.is_on_loop():
+            await self._saver.settle()

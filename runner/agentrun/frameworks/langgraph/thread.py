@@ -117,10 +117,13 @@ class Thread:
     def _check_same_graph(self, saved: CheckpointTuple) -> None:
         """Fail if the next node is gone: LangGraph would take the thread for one that has ended."""
         values = saved.checkpoint["channel_values"]
-        triggers = [name for name in values if name.startswith(TRIGGERS) and name not in self.graph.channels]
-        nodes = [name.removeprefix("branch:to:") if name.startswith("branch:") else name[5:] for name in triggers]
-        sent = [one.node for one in values.get(TASKS) or () if isinstance(one, Send)]
-        gone = [*nodes, *(node for node in sent if node not in self.graph.nodes)]
+        pending = [(channel, value) for _, channel, value in saved.pending_writes or ()]
+        sent = [*(values.get(TASKS) or ()), *(value for channel, value in pending if channel == TASKS)]
+        triggers = {*values, *(channel for channel, _ in pending)} - self.graph.channels.keys()
+        gone = sorted(
+            {channel.rpartition(":")[2] for channel in triggers if channel.startswith(TRIGGERS)}
+            | {one.node for one in sent if isinstance(one, Send) and one.node not in self.graph.nodes}
+        )
         if gone:
             fix = "give the node its old name again, or start the item over with: agentrun redo"
             raise Fail(

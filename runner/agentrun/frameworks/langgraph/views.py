@@ -25,7 +25,7 @@ def name_in(path: str) -> str:
     """The node in a task's path, such as `~__pregel_pull, model`."""
     names = [part.strip(" ~()'\"") for part in path.split(",")]
     names = [part for part in names if part and not part.startswith("__pregel") and not part.isdigit()]
-    return names[-1] if names else "graph"
+    return names[-1].replace("__start__", "input") if names else "graph"
 
 
 def _parts(channel: str, value: Any) -> Iterator[str]:
@@ -33,7 +33,7 @@ def _parts(channel: str, value: Any) -> Iterator[str]:
         for one in value if isinstance(value, Sequence) else [value]:
             yield f"asks {_plain(one.value if isinstance(one, Interrupt) else one)}"
     elif channel == ERROR:
-        yield f"{type(value).__name__}: {value}"
+        yield f"{type(value).__name__}: {value}".split("\n")[0]
     elif channel in OUTPUTS:
         yield _plain(value)
     elif channel.startswith("__") or ":" in channel:
