@@ -10,13 +10,14 @@ from typing import Any
 
 import orjson
 
-from agentrun.agents.agent import agent_from_function
+from agentrun.agents.agent import Agent, agent_from_function
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.messages import Message, Reply
 from agentrun.checkpoint.message import decode_message
 from agentrun.checkpoint.record import Question, Record
 from agentrun.checkpoint.summary import Summary
 from agentrun.executors.loop import LoopExecutor
+from agentrun.job.job import Job
 from unit.launch.bench import Died, FakeExecutor, World
 
 _ids = itertools.count(1)
@@ -25,9 +26,9 @@ _ids = itertools.count(1)
 class AgentExecutor(FakeExecutor):
     """The executor of async agents; it keeps what the attempts printed and logged."""
 
-    def __init__(self, world: World, target: Any) -> None:
+    def __init__(self, job: Job, agent: Agent) -> None:
         super().__init__()
-        self._inner = LoopExecutor(world.job, agent_from_function(target, world.job))
+        self._inner = LoopExecutor(job, agent)
         self.log = ""
         self._died: asyncio.Future[Outcome]
 
@@ -76,20 +77,30 @@ class Bench:
     def __init__(self, base: Path) -> None:
         self.world = World(base, "memory")
         self.log = ""
+        self._agents: dict[int, tuple[Agent, Job]] = {}
         self.items({"id": "x"})
 
     def items(self, *records: Mapping[str, Any]) -> None:
         self.world.base.joinpath("items.jsonl").write_bytes(b"".join(orjson.dumps(one) + b"\n" for one in records))
 
+    def _new_executor(self, target: Any) -> AgentExecutor:
+        job = self.world.job
+        # Its fingerprint takes longer than a launch.
+        loaded, of = self._agents.get(id(target), (None, None))
+        if loaded is None or of is not job:
+            loaded, _ = self._agents[id(target)] = (agent_from_function(target, job), job)
+        self._executor = AgentExecutor(job, loaded)
+        return self._executor
+
     def go(self, agent: Any, **options: Any) -> Summary:
-        executor = self._executor = AgentExecutor(self.world, agent)
+        executor = self._new_executor(agent)
         try:
             return self.world.go(executor=executor, overwrite=True, **options)
         finally:
             self.log = executor.log
 
     def crash(self, agent: Any, *, commits: int, landed: bool) -> None:
-        self.world.crash(executor=AgentExecutor(self.world, agent), commits=commits, landed=landed, overwrite=True)
+        self.world.crash(executor=self._new_executor(agent), commits=commits, landed=landed, overwrite=True)
 
     def die(self) -> None:
         """Called by an agent: the process dies, with everything that is in flight."""
