@@ -10,7 +10,7 @@
 | the answer | what `interrupt()` returns |
 |---|---|
 | to a request of the middleware | approve, edit if the arguments were changed, or reject with the words |
-| with the detail `resume` | that |
+| with the detail `resume`, if the question has it | that; after a no only if it was changed |
 | no | False |
 | with changed details | the details |
 | with words | the words |
@@ -35,12 +35,16 @@ TEXTS = ("question", "message", "prompt", "description")
 RESUME, SCHEMA = "resume", "resume_schema"
 APPROVAL = "tool_approval"
 WORDS_OF_THE_MIDDLEWARE = "Tool execution requires approval"
-EVERY_DECISION = ("approve", "edit", "reject")
+EVERY_DECISION = ("approve", "edit", "reject", "respond")
+
+
+class DoesNotFit(ValueError):
+    """An answer that the graph would not take: the person is asked again."""
 
 
 @dataclass(frozen=True)
 class AskedQuestion:
-    """A question to a person, and how an answer to it becomes a value for the graph."""
+    """A question to a person, and how an answer to it becomes a value for the graph, or raises DoesNotFit."""
 
     text: str
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -67,8 +71,9 @@ def question_of(interrupt: Interrupt[Any]) -> AskedQuestion:
 def _value(answer: Answer, details: Mapping[str, Any]) -> Any:
     given = {name: value for name, value in answer.details.items() if name not in (RESUME, SCHEMA)}
     asked = {name: value for name, value in details.items() if name not in (RESUME, SCHEMA)}
-    if answer.details.get(RESUME) is not None:
-        return answer.details[RESUME]
+    resume = answer.details.get(RESUME)
+    if resume is not None and (answer.yes or resume != details.get(RESUME)):
+        return resume
     if not answer.yes:
         return False
     if given != asked:
@@ -114,14 +119,19 @@ def _described(request: Mapping[str, Any]) -> str:
 
 
 def _decision(answer: Answer, name: str, asked: Any, given: Any, allowed: tuple[str, ...]) -> dict[str, Any]:
+    made: dict[str, Any] = {"type": "reject"}
     if answer.yes and given != asked:
-        return {"type": "edit", "edited_action": {"name": name, "args": given}}
-    if answer.yes and ("approve" in allowed or "respond" not in allowed):
-        return {"type": "approve"}
-    # The person answers in place of a tool that cannot be approved, or not be rejected.
-    if "respond" in allowed and (answer.yes or "reject" not in allowed):
-        return {"type": "respond", "message": answer.text or ("yes" if answer.yes else "no")}
-    return {"type": "reject", "message": answer.text} if answer.text else {"type": "reject"}
+        made = {"type": "edit", "edited_action": {"name": name, "args": given}}
+    elif answer.yes and "approve" in allowed:
+        made = {"type": "approve"}
+    elif "respond" in allowed and (answer.yes or "reject" not in allowed):
+        # The person answers in place of the tool.
+        made = {"type": "respond", "message": answer.text or ("yes" if answer.yes else "no")}
+    elif answer.text:
+        made["message"] = answer.text
+    if (answer.yes and made["type"] == "reject") or made["type"] not in allowed:
+        raise DoesNotFit(f"{name} allows {', '.join(allowed)}")
+    return made
 
 
 def _allowed_by(schema: Any) -> tuple[str, ...]:

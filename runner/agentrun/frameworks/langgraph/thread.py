@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from agentrun.agents.memory import ItemMemory
 from agentrun.errors import Fail, Skip
-from agentrun.frameworks.langgraph.questions import question_of
+from agentrun.frameworks.langgraph.questions import DoesNotFit, question_of
 from agentrun.frameworks.langgraph.shapes import AnyGraph
 
 TASKS = "__pregel_tasks"
@@ -91,12 +91,18 @@ class Thread:
         return _Step(is_answered=True)
 
     async def _answer(self, interrupt: Interrupt[Any]) -> Any:
-        """What `interrupt()` returns."""
-        asked, key = question_of(interrupt), f"{self.name} {interrupt.id}"
-        text = asked.text
-        if refused := self._refused[interrupt.id]:
-            key, text = f"{key}~{refused + 1}", f"{text}\n(the last answer does not fit: {self._why})"
-        return asked.resume(await self.memory.ask(text, asked.details, key=key))
+        """What `interrupt()` returns. Each answer that does not fit is followed by the question once more."""
+        asked = question_of(interrupt)
+        while True:
+            text, key = asked.text, f"{self.name} {interrupt.id}"
+            if refused := self._refused[interrupt.id]:
+                key, text = f"{key}~{refused + 1}", f"{text}\n(the last answer does not fit: {self._why})"
+            answer = await self.memory.ask(text, asked.details, key=key)
+            try:
+                return asked.resume(answer)
+            except DoesNotFit as error:
+                self._refused[interrupt.id] += 1
+                self._why = str(error)
 
     async def _breakpoint(self, state: StateSnapshot) -> str | None:
         """The question at one of the breakpoints that the graph was compiled with; None if it is not at one.
