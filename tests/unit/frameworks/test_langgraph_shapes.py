@@ -180,7 +180,7 @@ def talking(model: Any) -> Any:
 
 def test_usage_is_what_the_model_was_asked_however_often_the_run_dies(bench: Bench) -> None:
     used = {"input_tokens": 10, "output_tokens": 3, "total_tokens": 13}
-    replies: list[BaseMessage] = [AIMessage(f"reply {n}", usage_metadata=used) for n in range(100)]  # type: ignore[typeddict-item]
+    replies: list[BaseMessage] = [AIMessage(f"reply {n}", usage_metadata=used) for n in range(100)]
     for commits in range(2, 12):
         bench.clear()
         asked = 0

@@ -26,11 +26,13 @@ from msgspec import Struct, convert, json, to_builtins
 from agentrun.agents.memory import ItemMemory
 from agentrun.agents.messages import STEP_LIMIT_BYTES
 from agentrun.errors import Fail
+from agentrun.frameworks.langgraph.growth import grown, growth
 from agentrun.frameworks.langgraph.serializer import JournalSerializer
 from agentrun.frameworks.langgraph.views import view_of_writes
 
 Typed = tuple[str, bytes]
 """A value as the serializer gives it: its kind, and its content."""
+Version = str | int | float
 T = TypeVar("T")
 
 
@@ -43,8 +45,10 @@ class Put(Struct, tag_field="kind", tag="put"):
     parent: str | None
     checkpoint: Typed
     metadata: Typed
-    values: list[tuple[str, str | int | float, Typed]]
+    values: list[tuple[str, Version, Typed]]
     """Channel, version, value."""
+    grown: list[tuple[str, Version, Version, bytes, bytes]] = []
+    """Channel, version, the version before it, and what `growth` gives of the two."""
 
 
 class Writes(Struct, tag_field="kind", tag="writes"):
@@ -99,6 +103,8 @@ class JournalSaver(InMemorySaver):
         super().__init__(serde=JournalSerializer())
         self._journal = journal
         self._loop = asyncio.get_running_loop()
+        self._newest: dict[tuple[str, str, str], Version] = {}
+        """By thread, namespace and channel: the version that was written last."""
         self._adding: asyncio.Task[None] | None = None
         """The newest entry: when it is on disk, all are."""
 
@@ -111,13 +117,20 @@ class JournalSaver(InMemorySaver):
         match entry:
             case Put(thread, ns, id):
                 for channel, version, value in entry.values:
-                    self.blobs[thread, ns, channel, version] = value
+                    self._restore(thread, ns, channel, version, value)
+                for channel, version, before, header, added in entry.grown:
+                    kind, old = self.blobs[thread, ns, channel, before]
+                    self._restore(thread, ns, channel, version, (kind, grown(old, header, added)))
                 self.storage[thread][ns][id] = (entry.checkpoint, entry.metadata, entry.parent)
             case Writes(thread, ns, id, task, path):
                 for index, channel, value in entry.writes:
                     self.writes[thread, ns, id][task, index] = (task, channel, value, path)
             case Deleted(thread):
                 super().delete_thread(thread)
+
+    def _restore(self, thread: str, ns: str, channel: str, version: Version, value: Typed) -> None:
+        self.blobs[thread, ns, channel, version] = value
+        self._newest[thread, ns, channel] = version
 
     def is_on_loop(self) -> bool:
         """Whether the caller runs on the loop that the saver was made on."""
@@ -140,10 +153,23 @@ class JournalSaver(InMemorySaver):
         config = {**config, "configurable": {**there, "checkpoint_ns": ns}}
         after = super().put(config, checkpoint, metadata, new_versions)
         saved, about, parent = self.storage[thread][ns][checkpoint["id"]]
-        values = [(name, version, self.blobs[thread, ns, name, version]) for name, version in new_versions.items()]
-        step = f"step {metadata['step']}" if "step" in metadata else "checkpoint"
-        await self._add(Put(thread, ns, checkpoint["id"], parent, saved, about, values), view=step)
+        entry = Put(thread, ns, checkpoint["id"], parent, saved, about, [])
+        for channel, version in new_versions.items():
+            self._describe(entry, channel, version)
+        await self._add(entry, view=f"step {metadata['step']}" if "step" in metadata else "checkpoint")
         return after
+
+    def _describe(self, entry: Put, channel: str, version: Version) -> None:
+        """Add the channel's value to the entry, or how it grew."""
+        place = (entry.thread, entry.ns, channel)
+        value, before = self.blobs[*place, version], self._newest.get(place)
+        self._newest[place] = version
+        old = self.blobs.get((*place, before)) if before is not None else None
+        more = growth(old[1], value[1]) if old is not None and old[0] == value[0] == "msgpack" else None
+        if before is None or more is None:
+            entry.values.append((channel, version, value))
+        else:
+            entry.grown.append((channel, version, before, *more))
 
     async def aput_writes(
         self,
