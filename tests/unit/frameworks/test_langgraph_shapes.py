@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 import pytest
 from langchain_core.language_models import FakeMessagesListChatModel
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 from pydantic import BaseModel
 
@@ -17,6 +17,7 @@ import agentrun
 from agentrun import Context, Item
 from agentrun.errors import AgentError
 from agentrun.frameworks.langgraph.shapes import plain
+from agentrun.job.job import ItemsSpec
 from unit.frameworks.bench import Bench
 from unit.frameworks.test_langgraph import Trace, chain, node
 
@@ -125,6 +126,13 @@ def test_an_item_that_fits_nothing_says_what_the_graph_takes(bench: Bench) -> No
     assert "the item is a record with colour, id, and the graph's input has answer, done, id" in bench.failure()
 
 
+def test_text_for_a_graph_without_messages_stops_the_run_and_fails_nothing(bench: Bench) -> None:
+    bench.world.base.joinpath("items.txt").write_text("one\ntwo\n")
+    bench.world.job = replace(bench.world.job, items=ItemsSpec(kind="lines", pattern="items.txt"))
+    summary = bench.go(chain(Counter(), "a").compile())
+    assert summary.exit_code == 4 and not summary.counts["failed"]
+
+
 def test_the_job_chooses_the_field_of_the_state_that_is_the_output(bench: Bench) -> None:
     bench.world.job = replace(bench.world.job, graph_output="done")
     assert bench.go(chain(Counter(), "a", "b")).exit_code == 0
@@ -198,3 +206,32 @@ def test_usage_is_what_the_model_was_asked_however_often_the_run_dies(bench: Ben
         assert asked == 3
         usage = summary.usage
         assert (usage.input_tokens, usage.output_tokens, usage.requests) == (30, 9, 3)
+
+
+# ---- what people see
+
+
+def test_each_entry_of_the_journal_has_words_for_people(bench: Bench) -> None:
+    call: Any = {"name": "search", "args": {"query": "oak", "most": 3}, "id": "c1"}
+
+    async def model(state: MessagesState) -> dict[str, list[AnyMessage]]:
+        return {"messages": [AIMessage("I look.", tool_calls=[call])]}
+
+    async def tools(state: MessagesState) -> dict[str, list[AnyMessage]]:
+        return {"messages": [ToolMessage("a tree\nwith leaves", tool_call_id="c1")]}
+
+    async def breaks(state: MessagesState) -> dict[str, list[AnyMessage]]:
+        raise agentrun.Fail("no\nmore")
+
+    builder = StateGraph(MessagesState).add_sequence([model, tools, breaks]).add_edge(START, "model")
+    assert bench.go(builder.compile()).exit_code == 1
+    assert [record.view for record in bench.steps()] == [
+        "begins",
+        'input: messages = [{"role": "user", "content": "{\\"id\\":\\"x\\"}"}]',
+        "next: model",
+        'model: I look. search(query="oak", most=3)',
+        "next: tools",
+        "tools: a tree\nwith leaves",
+        "next: breaks",
+        "breaks: Fail: no",
+    ]

@@ -28,7 +28,7 @@ from agentrun.agents.messages import STEP_LIMIT_BYTES
 from agentrun.errors import Fail
 from agentrun.frameworks.langgraph.growth import grown, growth
 from agentrun.frameworks.langgraph.serializer import JournalSerializer
-from agentrun.frameworks.langgraph.views import view_of_writes
+from agentrun.frameworks.langgraph.views import view_of_checkpoint, view_of_writes
 
 Typed = tuple[str, bytes]
 """A value as the serializer gives it: its kind, and its content."""
@@ -156,7 +156,7 @@ class JournalSaver(InMemorySaver):
         entry = Put(thread, ns, checkpoint["id"], parent, saved, about, [])
         for channel, version in new_versions.items():
             self._describe(entry, channel, version)
-        await self._add(entry, view=f"step {metadata['step']}" if "step" in metadata else "checkpoint")
+        await self._add(entry, view=view_of_checkpoint(checkpoint, metadata))
         return after
 
     def _describe(self, entry: Put, channel: str, version: Version) -> None:

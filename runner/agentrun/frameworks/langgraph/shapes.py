@@ -10,7 +10,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from agentrun.errors import Fail
+from agentrun.errors import Fail, Stop
 from agentrun.item import Item
 
 MESSAGES, ROOT = "messages", "__root__"
@@ -29,7 +29,8 @@ def input_of(graph: AnyGraph, item: Item, *, key_field: str | None = None) -> An
     """What the graph is given for an item.
 
     A record whose fields the graph's input has is given as it is; its key field may be missing there. Any other item is
-    the text of a message. Graphs whose input is not an object get the record, or the text. Fail if nothing fits.
+    the text of a message. Graphs whose input is not an object get the record, or the text. Fail for a record
+    that does not fit, Stop for text, which never will.
     """
     fields = input_fields(graph)
     if fields is None:
@@ -40,9 +41,11 @@ def input_of(graph: AnyGraph, item: Item, *, key_field: str | None = None) -> An
             return given
     if MESSAGES in fields:
         return {MESSAGES: [{"role": "user", "content": item.text}]}
-    has = f"a record with {_listed(item.data)}" if isinstance(item.data, dict) else "text"
+    takes = f"the graph's input has {_listed(fields)}"
     fix = "make the items records with these fields, or call the graph in a function of your own"
-    raise Fail(f"the item is {has}, and the graph's input has {_listed(fields)}; {fix}")
+    if isinstance(item.data, dict):
+        raise Fail(f"the item is a record with {_listed(item.data)}, and {takes}; {fix}")
+    raise Stop(f"the items are text, and {takes}; {fix}")
 
 
 def output_of(state: Any, field: str | None) -> Any:

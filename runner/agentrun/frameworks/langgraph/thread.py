@@ -17,9 +17,9 @@ from agentrun.agents.memory import ItemMemory
 from agentrun.errors import Fail, Skip
 from agentrun.frameworks.langgraph.questions import DoesNotFit, question_of
 from agentrun.frameworks.langgraph.shapes import AnyGraph
+from agentrun.frameworks.langgraph.views import NEXT, TASKS
 
-TASKS = "__pregel_tasks"
-TRIGGERS = ("branch:to:", "join:")
+TRIGGERS = (NEXT, "join:")
 """How the channels begin that start a node."""
 
 

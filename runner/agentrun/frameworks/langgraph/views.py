@@ -1,4 +1,4 @@
-"""What people see of a graph's work: a line for each task that wrote something."""
+"""What people see of a graph's work: a line for each task that wrote something, and for what comes next."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall
-from langgraph.types import Interrupt
+from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
+from langgraph.types import Interrupt, Send
 
 LIMIT = 300
 QUESTION, ANSWER, ERROR, RESULT = "__interrupt__", "__resume__", "__error__", "__return__"
+NEXT, TASKS = "branch:to:", "__pregel_tasks"
 OUTPUTS = frozenset({RESULT, "__end__", "__root__"})
 
 
@@ -19,6 +21,17 @@ def view_of_writes(writes: Sequence[tuple[str, Any]], path: str) -> str:
     said = "; ".join(part for channel, value in writes for part in _parts(channel, value) if part)
     name = name_in(path)
     return f"{name}: {_short(said)}" if said else name
+
+
+def view_of_checkpoint(checkpoint: Checkpoint, metadata: CheckpointMetadata) -> str:
+    """What comes after the checkpoint."""
+    if metadata.get("source") == "input":
+        return "begins"
+    values = checkpoint["channel_values"]
+    triggered = [name.removeprefix(NEXT) for name in values if name.startswith(NEXT)]
+    sent = [one.node for one in values.get(TASKS) or () if isinstance(one, Send)]
+    following = dict.fromkeys([*triggered, *sent])
+    return f"next: {', '.join(following)}" if following else "ends"
 
 
 def name_in(path: str) -> str:
