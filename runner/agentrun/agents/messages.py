@@ -18,6 +18,8 @@ from agentrun.money.usage import Reported
 from agentrun.values.json import encode
 
 QUESTION_LIMIT_BYTES = 1024 * 1024
+STEP_LIMIT_BYTES = 16 * 1024 * 1024
+"""The longest result of a step, as JSON."""
 NAME_LIMIT_BYTES = 1024
 REQUEST_LIMIT = 64
 

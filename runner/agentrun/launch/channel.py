@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from agentrun.agents.attempt import Attempt
 from agentrun.agents.failure import Failure
 from agentrun.agents.messages import (
+    STEP_LIMIT_BYTES,
     Answered,
     Ask,
     Carry,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from agentrun.runs.run import Run
 
 
-STEP_LIMIT_BYTES = 16 * 1024 * 1024
 VIEW_LIMIT = 2000
 
 
