@@ -56,8 +56,8 @@ class Script:
         usage = RequestUsage(input_tokens=100 + number, output_tokens=10)
         return ModelResponse(list(self.turns[number]), usage=usage)
 
-    def note(self, tool: str, call_id: str | None) -> None:
-        self.made.append(f"{self.name}: {tool} {call_id}#0")
+    def note(self, tool: str, call_id: str | None, n: int = 0) -> None:
+        self.made.append(f"{self.name}: {tool} {call_id}#{n}")
 
 
 def say(text: str) -> list[TextPart]:

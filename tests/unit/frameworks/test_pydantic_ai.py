@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from needs import require_module
 
-require_module("pydantic_ai", "mcp", extra="pydantic-ai")
+require_module("pydantic_ai", "fastmcp", "mcp", extra="dev")
 
 from pydantic import BaseModel
 from pydantic_ai import Agent, ModelRetry, RunContext
@@ -330,16 +331,13 @@ server.run("stdio")
 
 @pytest.mark.parametrize("landed", [False, True])
 def test_calls_of_an_mcp_server_are_remembered(tmp_path: Path, landed: bool) -> None:
-    import sys
-
-    from mcp.client.stdio import StdioServerParameters
-    from pydantic_ai.mcp import MCPToolset, StdioTransport
+    from fastmcp.client.transports import StdioTransport
+    from pydantic_ai.mcp import MCPToolset
 
     (tmp_path / "server.py").write_text(SERVER)
     calls = tmp_path / "calls.txt"
     calls.touch()
     transport = StdioTransport(sys.executable, [str(tmp_path / "server.py")], env={"CALLS": str(calls)})
-    assert StdioServerParameters is not None
     script = Script([[call("read", "c1", name="x")], [call("read", "c2", name="y")], say("ok")])
     bench = Bench(tmp_path, Agent(script.model, name="support", toolsets=[MCPToolset(transport, id="files")]))
     go_with_deaths(bench, script.made, landed=landed)
