@@ -80,7 +80,13 @@ class Bench:
         self.ended: Summary
         """How the last launch ended that did not die."""
         self.job = Job(
-            name=JOB, base=folder, items=ItemsSpec(kind="python", pattern=""), agent="agent", params={}, output="out.jsonl", retries=0
+            name=JOB,
+            base=folder,
+            items=ItemsSpec(kind="python", pattern=""),
+            agent="agent",
+            params={},
+            output="out.jsonl",
+            retries=0,
         )
 
     def go(self, **changed: Any) -> Summary:

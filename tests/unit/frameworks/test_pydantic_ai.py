@@ -8,11 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from needs import require_module
-
-require_module("pydantic_ai", "fastmcp", "mcp", extra="dev")
-
 from pydantic import BaseModel
 from pydantic_ai import Agent, ModelRetry, RunContext
 from pydantic_ai.messages import BinaryContent, ModelMessage, ModelRequest, ModelResponse, ToolCallPart, UserPromptPart
@@ -24,9 +19,9 @@ from pydantic_ai.usage import RequestUsage, UsageLimits
 
 import agentrun
 from agentrun.frameworks import pydantic_ai
-from unit.frameworks.pydantic_bench import Bench, Script, call, go_with_deaths, returned, say
+from unit.frameworks.pydantic_bench import Bench, Script, Turn, call, go_with_deaths, returned, say
 
-SEARCHES = [
+SEARCHES: list[Turn] = [
     [call("search", "c1", query="a"), call("search", "c2", query="b")],
     [call("search", "c3", query="a")],
     say("found"),
@@ -38,12 +33,12 @@ def _in_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def searching(script: Script, **more: Any) -> Agent[None, Any]:
+def searching(script: Script, **more: Any) -> Agent[object, Any]:
     """An agent with one tool, whose second call is slower than those after it."""
     agent = Agent(script.model, name="support", **more)
 
     @agent.tool
-    async def search(context: RunContext[None], query: str) -> str:
+    async def search(context: RunContext[object], query: str) -> str:
         for _ in range(30 if query == "a" else 0):
             await asyncio.sleep(0)
         script.note("search", context.tool_call_id)
@@ -147,13 +142,13 @@ def test_an_agent_within_a_tool_is_remembered_by_itself(tmp_path: Path, landed: 
     agent = Agent(outer.model, name="support")
 
     @agent.tool
-    async def ask(context: RunContext[None], about: str) -> str:
+    async def ask(context: RunContext[object], about: str) -> str:
         step = f"support: ask {context.tool_call_id}"
         inner = Script([[call("look", "c1")], say(about)], name=f"{step} > expert", made=made)
         expert = Agent(inner.model, name="expert")
 
         @expert.tool
-        async def look(inside: RunContext[None]) -> str:
+        async def look(inside: RunContext[object]) -> str:
             inner.note("look", inside.tool_call_id)
             return "seen"
 
@@ -260,7 +255,7 @@ def test_a_tool_that_sends_the_model_back_is_remembered(tmp_path: Path) -> None:
     agent = Agent(script.model, name="support")
 
     @agent.tool
-    def find(context: RunContext[None], name: str) -> str:
+    def find(context: RunContext[object], name: str) -> str:
         script.note("find", context.tool_call_id)
         if len(name) < 2:
             raise ModelRetry("too short")
@@ -275,13 +270,13 @@ def test_arguments_that_a_tool_checks_itself_are_checked_once(tmp_path: Path) ->
     script = Script([[call("send", "c1", to="ann"), call("send", "c2", to="bob")], say("ok")])
     checked: list[str] = []
 
-    def known(context: RunContext[None], to: str) -> None:
+    def known(context: RunContext[object], to: str) -> None:
         checked.append(to)
 
     agent = Agent(script.model, name="support")
 
     @agent.tool(args_validator=known)
-    async def send(context: RunContext[None], to: str) -> str:
+    async def send(context: RunContext[object], to: str) -> str:
         script.note("send", context.tool_call_id)
         return f"sent to {to}"
 
@@ -293,18 +288,18 @@ def test_arguments_that_a_tool_checks_itself_are_checked_once(tmp_path: Path) ->
 def test_toolsets_and_dynamic_ones_are_remembered(tmp_path: Path) -> None:
     script = Script([[call("one", "c1"), call("two", "c2")], say("ok")])
 
-    async def one(context: RunContext[None]) -> int:
+    async def one(context: RunContext[object]) -> int:
         script.note("one", context.tool_call_id)
         return 1
 
-    async def two(context: RunContext[None]) -> int:
+    async def two(context: RunContext[object]) -> int:
         script.note("two", context.tool_call_id)
         return 2
 
     agent = Agent(script.model, name="support", toolsets=[FunctionToolset([one], id="ones")])
 
     @agent.toolset(id="twos")
-    def twos(context: RunContext[None]) -> FunctionToolset[None]:
+    def twos(context: RunContext[object]) -> FunctionToolset[object]:
         return FunctionToolset([two])
 
     bench = Bench(tmp_path, agent)
@@ -313,7 +308,7 @@ def test_toolsets_and_dynamic_ones_are_remembered(tmp_path: Path) -> None:
     assert returned(script.last) == {"c1": 1, "c2": 2}
 
 
-SERVER = '''
+SERVER = """
 import os
 from mcp.server import MCPServer
 
@@ -326,7 +321,7 @@ def read(name: str) -> str:
     return f"the text of {name}"
 
 server.run("stdio")
-'''
+"""
 
 
 @pytest.mark.parametrize("landed", [False, True])

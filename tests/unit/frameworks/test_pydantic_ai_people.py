@@ -6,11 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from needs import require_module
-
-require_module("pydantic_ai", extra="pydantic-ai")
-
 from pydantic_ai import (
     Agent,
     ApprovalRequired,
@@ -24,11 +19,11 @@ from pydantic_ai.usage import UsageLimits
 
 import agentrun
 from agentrun.frameworks import pydantic_ai
-from unit.frameworks.pydantic_bench import Bench, Script, call, go_with_deaths, returned, say
+from unit.frameworks.pydantic_bench import Bench, Script, Turn, call, go_with_deaths, returned, say
 
 AGAIN = 7
 """An amount whose call has an id that the model has given before."""
-REFUND = [[call("refund", "c1", amount=5)], say("done")]
+REFUND: list[Turn] = [[call("refund", "c1", amount=5)], say("done")]
 
 
 @pytest.fixture(autouse=True)
@@ -36,11 +31,11 @@ def _in_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def refunding(script: Script, **more: Any) -> Agent[None, Any]:
-    agent: Agent[None, Any] = Agent(script.model, name="support", **more)
+def refunding(script: Script, **more: Any) -> Agent[object, Any]:
+    agent: Agent[object, Any] = Agent(script.model, name="support", **more)
 
     @agent.tool(requires_approval=True)
-    async def refund(context: RunContext[None], amount: int) -> str:
+    async def refund(context: RunContext[object], amount: int) -> str:
         script.note("refund", context.tool_call_id, n=int(amount == AGAIN))
         return f"refunded {amount}"
 
@@ -80,7 +75,10 @@ def test_an_approved_call_has_the_arguments_as_the_person_edited_them(tmp_path: 
 
 @pytest.mark.parametrize("landed", [False, True])
 def test_approvals_survive_deaths_and_each_answer_is_its_own_calls(tmp_path: Path, landed: bool) -> None:
-    turns = [[call("refund", "c1", amount=1), call("refund", "c2", amount=2)], [call("refund", "c1", amount=AGAIN)]]
+    turns: list[Turn] = [
+        [call("refund", "c1", amount=1), call("refund", "c2", amount=2)],
+        [call("refund", "c1", amount=AGAIN)],
+    ]
     script = Script([*turns, say("done")])
     bench = Bench(tmp_path, refunding(script))
     asked: list[int] = []
@@ -105,7 +103,7 @@ def test_a_tool_may_ask_for_approval_itself(tmp_path: Path) -> None:
     agent = Agent(script.model, name="support")
 
     @agent.tool
-    async def refund(context: RunContext[None], amount: int) -> str:
+    async def refund(context: RunContext[object], amount: int) -> str:
         if amount > 3 and not context.tool_call_approved:
             raise ApprovalRequired(metadata={"limit": 3})
         return f"refunded {amount}"
@@ -130,7 +128,7 @@ def test_the_answer_is_the_result_of_a_call_that_is_made_elsewhere(
     agent = Agent(script.model, name="support")
 
     @agent.tool
-    def weather(context: RunContext[None], city: str) -> str:
+    def weather(context: RunContext[object], city: str) -> str:
         script.note("weather", context.tool_call_id)
         raise CallDeferred
 
@@ -175,7 +173,7 @@ def test_a_tool_may_ask_a_person_itself(
 
         @agent.tool_plain
         async def decide() -> str:
-            return (await agentrun.current().ask("Really?")).text
+            return str((await agentrun.current().ask("Really?")).text)
 
     else:
 
@@ -213,7 +211,7 @@ def test_what_a_tool_raises_to_end_its_item_reaches_the_runner(
     agent = Agent(script.model, name="support")
 
     @agent.tool
-    def check(context: RunContext[None]) -> str:
+    def check(context: RunContext[object]) -> str:
         script.note("check", context.tool_call_id)
         raise signal
 
@@ -247,7 +245,7 @@ def test_a_result_that_is_no_json_fails_the_item_at_once(tmp_path: Path) -> None
     agent = Agent(script.model, name="support")
 
     @agent.tool
-    def make(context: RunContext[None]) -> Any:
+    def make(context: RunContext[object]) -> Any:
         script.note("make", context.tool_call_id)
         return object()
 
@@ -269,7 +267,7 @@ def test_what_cannot_be_run_is_told_before_the_first_item(tmp_path: Path) -> Non
     dynamic = Agent(script.model)
 
     @dynamic.toolset
-    def none(context: RunContext[None]) -> None:
+    def none(context: RunContext[object]) -> None:
         return None
 
     cases.append((dynamic, "unique `id`"))
