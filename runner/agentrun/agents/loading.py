@@ -184,8 +184,9 @@ def _found_in(package: str, path: Sequence[str]) -> str | None:
 
 
 def _missing(source: str, error: ModuleNotFoundError) -> str:
-    package = (error.name or "").partition(".")[0]
-    if not package or package in sys.modules:
+    package, _, inner = (error.name or "").partition(".")
+    if not package or package in sys.modules or (inner and importlib.util.find_spec(package) is not None):
+        # A part of it is missing: it is broken, or of another version.
         return f"{source}: it cannot be loaded: {error}"
     if package == source.partition(".")[0]:
         return f"{source}: there is no such module here; sys.path begins with {sys.path[0]}"
