@@ -70,7 +70,7 @@ class QuestionView:
             "text": self.question.text,
             "details": to_builtins(self.question.details),
             "at": self.question.at or None,
-            "steps": [{"name": one.name, "output": one.output} for one in self.steps if one.kind == "step"],
+            "steps": [one.as_output() for one in self.steps if one.kind == "step"],
             "answered": self.is_answered,
         }
 

@@ -176,7 +176,10 @@ class StepView:
     def as_json(self) -> dict[str, Any]:
         common = {"kind": self.kind, "at": time_text(self.at), "seconds": self.seconds}
         if self.kind == "step":
-            view = {"view": self.view} if self.view else {}
-            return common | {"name": self.name, "n": self.n, "output": self.output} | view
+            return common | self.as_output() | {"n": self.n}
         assert self.answer is not None
         return common | {"question": self.question, "answer": to_builtins(self.answer)}
+
+    def as_output(self) -> dict[str, Any]:
+        """The name and the output of a step, with its view if it has one."""
+        return {"name": self.name, "output": self.output} | ({"view": self.view} if self.view else {})

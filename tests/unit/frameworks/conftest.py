@@ -10,7 +10,9 @@ from needs import require_module
 from unit.frameworks.bench import Bench
 
 require_module("langgraph", extra="langgraph")
-require_module("langchain", "langgraph.checkpoint.conformance", extra="dev")
+require_module("agents", extra="openai-agents")
+require_module("pydantic_ai", extra="pydantic-ai")
+require_module("fastmcp", "langchain", "langgraph.checkpoint.conformance", "mcp", extra="dev")
 
 
 @pytest.fixture
