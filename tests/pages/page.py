@@ -23,6 +23,8 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
 RUN = ("sh", "console")
+WRITTEN = ("repeats", "end of repeats")
+"""What is between them is written by a command, and no test's concern."""
 MARKS = ("story", "run", "file", "exits", "varies", "kill when", "type", "not run")
 _PART = re.compile(
     r"^<!-- (?P<mark>[a-z ]+?)(?:: (?P<value>.*?))? -->$|^```(?P<language>\w*)\n(?P<text>.*?)^```$",
@@ -110,6 +112,8 @@ def read_page(path: Path) -> list[Story]:
         if (mark := part["mark"]) is None:
             stories[-1].parts.append(Block(name, line, part["language"], part["text"], marks))
             marks = {}
+            continue
+        if mark in WRITTEN:
             continue
         assert mark in MARKS, f"{name}:{line}: {mark} is no mark; see {Path(__file__).name}"
         if mark == "story":
