@@ -10,6 +10,7 @@ import pytest
 
 from agentrun.agents.failure import judge
 from areas.llm.bench import KEY, SCHEMA, Bench, line
+from cli.conftest import Run
 from llm.manners import LLAMA_CPP_SERVER, LLAMA_SERVER, Manners
 from llm.server import Asked, LlmServer, answer_simply, serve
 
@@ -199,3 +200,27 @@ def test_other_providers_can_be_given_the_schema_in_words(
     asked = body["messages"][0]["content"] if name == "ANTHROPIC" else body["contents"][0]["parts"]
     assert asked[0]["text"].startswith("Hello\n\nAnswer with a JSON object") and "tools" not in body
     assert "responseJsonSchema" not in json.dumps(body)
+
+
+def test_the_change_costs_nobody_an_attempt_and_is_told_once(agentrun: Run, tmp_path: Path) -> None:
+    keys = [f"{number}.md" for number in range(12)]
+    for key in keys:
+        (tmp_path / key).write_text("text")
+    (tmp_path / "answer.json").write_text(json.dumps(SCHEMA))
+    (tmp_path / "job.toml").write_text(
+        'name = "sums"\nprompt = "Sum key={key} up: {text}"\nmodel = "openai:qwen3"\nschema = "answer.json"\n'
+        '[items]\nfiles = "*.md"\n[run]\nconcurrency = 4\nretries = 0\n'
+    )
+    with serve(manners=LLAMA_CPP_SERVER) as llm:
+        ended = agentrun("start", "job.toml", "--base-url", llm.url)
+        assert ended.returncode == 0, ended.stderr
+        assert sorted(key for key, _, _ in llm.used) == sorted(keys)
+        # Only those that were in flight before the first answer in words.
+        assert 1 <= ways(llm).count("json_schema") <= 8
+    assert ended.stderr.count("openai:qwen3 does not take a JSON Schema (HTTP 500: 1 validation error:") == 1
+    logs = [agentrun("log", "sums", key).stdout for key in keys]
+    assert sum("[agentrun] openai:qwen3 does not take a JSON Schema" in log for log in logs) == 1
+    with serve(manners=LLAMA_CPP_SERVER) as llm:
+        ended = agentrun("start", "job.toml", "--base-url", llm.url, "--structured", "prompt", "--fresh")
+        assert ended.returncode == 0 and "JSON Schema" not in ended.stderr
+        assert ways(llm) == ["json_object"] * 12

@@ -19,9 +19,9 @@ def ask(structure: Structure, status: int, said: str, *, answered: bool = True) 
 
 def test_one_refusal_that_names_the_schema_and_an_answer_in_words_are_enough() -> None:
     structure = Structure(None)
-    assert structure.way == "native"
+    before = structure.way
     assert ask(structure, 400, NAMED)
-    assert structure.way == "prompt"
+    assert (before, structure.way) == ("native", "prompt")
 
 
 @pytest.mark.parametrize(
