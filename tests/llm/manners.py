@@ -21,6 +21,8 @@ class Manners:
     """A message's content is text. A list of parts is added to text in its template, which fails."""
     schema_error: tuple[int, str] | None = None
     """Status and message of its answer to `response_format: json_schema`."""
+    object_error: tuple[int, str] | None = None
+    """The same for `json_object`."""
     roles: tuple[str, ...] = ("system", "developer", "user", "assistant", "tool")
     context_tokens: int | None = None
     context_error: str = ""
@@ -40,8 +42,9 @@ class Manners:
             if self.refuses_parts and isinstance(message["content"], list):
                 said = 'can only concatenate str (not "list") to str'
                 return self._error(500, said, "internal_server_error")
-        if self.schema_error is not None and body.get("response_format", {}).get("type") == "json_schema":
-            return self._error(*self.schema_error, "internal_server_error")
+        errors = {"json_schema": self.schema_error, "json_object": self.object_error}
+        if (error := errors.get(body.get("response_format", {}).get("type"))) is not None:
+            return self._error(*error, "internal_server_error")
         if self.context_tokens is not None and tokens > self.context_tokens:
             said = self.context_error.format(tokens=tokens, context=self.context_tokens)
             return self._error(400, said, self.context_type)

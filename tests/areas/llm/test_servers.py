@@ -150,6 +150,14 @@ def test_a_server_with_a_bad_moment_is_asked_natively_again(bench: Bench, llm: L
     assert warnings(bench) == []
 
 
+def test_a_bad_moment_of_a_server_that_takes_schemas_only_stays_one(bench: Bench) -> None:
+    manners = Manners(object_error=(400, "'response_format.type' must be 'json_schema' or 'text'"))
+    with serve(manners=manners) as llm:
+        first, second = bench.run([line("<<500 times=1>>"), *items(1)], schema="answer.json", base_url=llm.url)
+    assert first.failure is not None and judge(first.failure).verdict == "transient"
+    assert second.kind == "done" and warnings(bench) == []
+
+
 @pytest.mark.parametrize(("structured", "way"), [("native", "json_schema"), ("prompt", "json_object")])
 def test_the_job_may_say_which_way_a_schema_is_given(bench: Bench, structured: str, way: str) -> None:
     with serve(manners=NAMED) as llm:
