@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from agentrun.job.known import Found
 
 _KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
-_TOP = ["name", "model", "base_url", "max_output_tokens", "temperature", "parse", "serve", "isolation", "needs_env"]
-_TOP += ["carry"]
+_TOP = ["name", "model", "structured", "base_url", "max_output_tokens", "temperature", "parse", "serve", "isolation"]
+_TOP += ["needs_env", "carry"]
 
 
 @dataclass(frozen=True)

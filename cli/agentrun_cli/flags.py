@@ -64,6 +64,9 @@ Model = Annotated[
 ]
 System = Annotated[str | None, typer.Option("--system", metavar="TEXT|@FILE", help="The prompt's system instructions.")]
 Schema = Annotated[str | None, typer.Option("--schema", metavar="FILE", help="The JSON Schema of the prompt's output.")]
+Structured = Annotated[
+    str | None, typer.Option("--structured", metavar="HOW", help="How to give the schema: native or prompt.")
+]
 BaseUrl = Annotated[
     str | None, typer.Option("--base-url", metavar="URL", help="The prompt's server, if it speaks the OpenAI API.")
 ]
@@ -157,8 +160,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard out
 GROUPS: dict[str, tuple[str, ...]] = {
     "Items": ("items", "kind", "key", "settings", "only", "exclude", "index", "count", "sample", "seed"),
     "Agent": (
-        "prompt", "model", "system", "schema", "base_url", "max_output_tokens", "temperature", "parse", "serve",
-        "agent_version", "env_file", "needs_env", "isolation", "carry", "shell",
+        "prompt", "model", "system", "schema", "structured", "base_url", "max_output_tokens", "temperature", "parse",
+        "serve", "agent_version", "env_file", "needs_env", "isolation", "carry", "shell",
     ),
     "Limits": (
         "concurrency", "limit", "pilot", "until", "max_time", "budget", "token_budget", "item_budget",

@@ -28,6 +28,7 @@ from agentrun.agents.messages import (
     Reply,
     StepGet,
     Used,
+    Warn,
 )
 from agentrun.errors import AgentError
 from agentrun.executors.calling import close_agent, perform, perform_async
@@ -111,7 +112,7 @@ class Trial:
         match message:
             case Carry(value):
                 self._carry = value
-            case Log(text) | Progress(text):
+            case Log(text) | Progress(text) | Warn(text):
                 self._say(text)
             case StepGet(name):
                 self._say(f"[step {name}]")

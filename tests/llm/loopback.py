@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -36,22 +37,44 @@ class JsonHandler(BaseHTTPRequestHandler):
         pass
 
 
-class _Server(ThreadingHTTPServer):
+class Listening(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
+
+    def __init__(self, handler: type[JsonHandler], port: int) -> None:
+        super().__init__(("127.0.0.1", port), handler)
+        self.address = f"http://127.0.0.1:{self.server_address[1]}"
+        """Without a path."""
+        self._connected: set[socket.socket] = set()
+
+    def die(self) -> None:
+        """End at once: no answer to requests in flight, and no connection from now on."""
+        self.shutdown()
+        self.server_close()
+        for connection in list(self._connected):
+            with suppress(OSError):  # closed meanwhile
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._connected.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._connected.discard(request)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that was killed resets its connection."""
 
 
 @contextmanager
-def listen(handler: type[JsonHandler], *, port: int = 0) -> Iterator[str]:
-    """The server's address, without a path; port 0 is any that is free."""
-    server = _Server(("127.0.0.1", port), handler)
+def listen(handler: type[JsonHandler], *, port: int = 0) -> Iterator[Listening]:
+    """A server; port 0 is any that is free."""
+    server = Listening(handler, port)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield server
     finally:
         server.shutdown()
         server.server_close()

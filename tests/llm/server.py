@@ -3,8 +3,8 @@
 What it does is said in the prompt, by marks such as `<<429 after=2 times=1>>`: `times` is how many requests with
 the same text it concerns (all, without it). Marks: `400`, `401`, `403`, `404`, `429` (`after=` seconds), `500`,
 `503`, `quota429`, `quota400`, `slow` (`seconds=`), `cut` (the connection ends within the body), `malformed`, `length`,
-`filter`, `refusal`, `empty`, `nousage`, `echo` (the key is in an error). `key=…` in the prompt says whose request it
-is.
+`filter`, `refusal`, `empty`, `nousage`, `exceed` (more tokens than `max_tokens` allows), `echo` (the key is in an
+error). `key=…` in the prompt says whose request it is. What it does whatever it is asked is said by its `Manners`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llm.loopback import JsonHandler, listen
+from llm.manners import Manners
 
 _MARK = re.compile(r"<<([a-z0-9]+)((?: [a-z]+=[^\s>]+)*)>>")
 _KEY = re.compile(r"\bkey=(\S+)")
@@ -82,6 +83,9 @@ class LlmServer:
     asked: list[Asked] = field(default_factory=list)
     used: list[tuple[str, int, int]] = field(default_factory=list)
     """Key, tokens in and tokens out of each request that was answered, whether or not somebody heard it."""
+    manners: Manners = field(default_factory=Manners)
+    die: Callable[[], None] = lambda: None
+    """End at once: no answer to requests in flight, and no connection from then on."""
     others: list[dict[str, Any]] = field(default_factory=list)
     """What came in by the APIs of Anthropic and of Google, as it came."""
     connections: set[tuple[str, int]] = field(default_factory=set)
@@ -113,6 +117,9 @@ class LlmServer:
 
     def reply(self, asked: Asked) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and body. Waits where that is asked for, but not beyond the server's end."""
+        tokens = self.tokens(asked)[0]
+        if (refused := self.manners.refusal(asked.body, number=asked.number, tokens=tokens)) is not None:
+            return refused[0], {}, json.dumps({"error": refused[1]}).encode()
         for name, (status, *said) in _ERRORS.items():
             if (given := asked.mark(name)) is not None:
                 headers = {"Retry-After": given["after"]} if "after" in given else {}
@@ -134,13 +141,15 @@ class LlmServer:
         if asked.mark("empty") is not None:
             message["content"] = ""
         taken, given = self.tokens(asked)
+        if asked.mark("exceed") is not None:
+            given = 3 * int(asked.body["max_tokens"])
         with self._lock:
             self.used.append((asked.key, taken, given))
         completion: dict[str, Any] = {
             "id": f"chatcmpl-{asked.number}",
             "object": "chat.completion",
             "created": 1_700_000_000,
-            "model": asked.body["model"],
+            "model": self.manners.model or asked.body["model"],
             "choices": [
                 {
                     "index": 0,
@@ -209,9 +218,12 @@ def example_of(schema: dict[str, Any], text: str = "text") -> Any:
 
 
 def answer_simply(asked: Asked) -> str:
-    """What the schema describes, if the request has one; else the text in capitals."""
-    wanted = asked.body.get("response_format", {}).get("json_schema")
-    return json.dumps(example_of(wanted["schema"])) if wanted else asked.text.upper()
+    """What the schema describes, if the request has one, natively or in a line; else the text in capitals."""
+    wanted = asked.body.get("response_format", {})
+    if wanted.get("type") == "json_object":
+        form = next(line for line in asked.text.splitlines() if line.startswith("{"))
+        return json.dumps(example_of(json.loads(form)))
+    return json.dumps(example_of(wanted["json_schema"]["schema"])) if wanted else asked.text.upper()
 
 
 def count_simply(asked: Asked) -> tuple[int, int]:
@@ -224,9 +236,10 @@ def serve(
     tokens: Callable[[Asked], tuple[int, int]] = count_simply,
     *,
     port: int = 0,
+    manners: Manners | None = None,
 ) -> Iterator[LlmServer]:
     """A server while the block runs; its `url` is what `base_url` wants."""
-    llm = LlmServer(answer, tokens)
+    llm = LlmServer(answer, tokens, manners=manners or Manners())
 
     class Handler(JsonHandler):
         def do_POST(self) -> None:
@@ -243,8 +256,8 @@ def serve(
             status, headers, reply = llm.reply(asked)
             self.send_json(status, headers, reply, cut=asked.mark("cut") is not None)
 
-    with listen(Handler, port=port) as address:
-        llm.url = f"{address}/v1"
+    with listen(Handler, port=port) as listening:
+        llm.url, llm.die = f"{listening.address}/v1", listening.die
         try:
             yield llm
         finally:

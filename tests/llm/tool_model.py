@@ -215,8 +215,8 @@ def serve_tools(seconds: float = 0.0) -> Iterator[ToolModel]:
             if not self.send_json(status, {}, json.dumps(reply).encode()) and call is not None:
                 call.is_answered = False
 
-    with listen(Handler) as address:
-        model.url = f"{address}/v1"
+    with listen(Handler) as listening:
+        model.url = f"{listening.address}/v1"
         try:
             yield model
         finally:

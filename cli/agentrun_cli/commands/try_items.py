@@ -43,6 +43,7 @@ def try_items(
     model: flags.Model = None,
     system: flags.System = None,
     schema: flags.Schema = None,
+    structured: flags.Structured = None,
     base_url: flags.BaseUrl = None,
     max_output_tokens: flags.MaxOutputTokens = None,
     temperature: flags.Temperature = None,

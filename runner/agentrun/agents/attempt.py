@@ -23,6 +23,7 @@ The messages and replies, as JSON and without their address; their types are in 
 
     {"type": "log", "text": …}                              → {}
     {"type": "progress", "text": …}                         → {}
+    {"type": "warn", "text": …}                             → {}
     {"type": "carry", "value": …}                           → {}
     {"type": "step_get", "name": …}                         → {"n": 0, "found": true, "output": "…"}, or "found": false
     {"type": "step_put", "name": …, "n": 0, "output": "…"}  → {}, once it is on disk

@@ -29,6 +29,7 @@ from agentrun.agents.messages import (
     StepGet,
     StepPut,
     Used,
+    Warn,
 )
 from agentrun.errors import Parked
 from agentrun.system.disk import make_folders
@@ -119,6 +120,10 @@ class Context:
     def progress(self, text: str) -> None:
         """Say what this item is doing now, for people who watch."""
         self._open_end().send(Progress(str(text)))
+
+    def warn(self, text: str) -> None:
+        """Tell everybody who watches the run, and the item's log. The same text is shown once per launch."""
+        self._open_end().send(Warn(str(text)))
 
     # ---- steps
 

@@ -53,6 +53,12 @@ class Progress(Message, tag="progress", frozen=True):
     text: str
 
 
+class Warn(Message, tag="warn", frozen=True):
+    """Something that everybody who watches the run should know. The same text is shown once per launch."""
+
+    text: str
+
+
 class Carry(Message, tag="carry", frozen=True):
     """The value that the next item gets; it counts if this item is settled."""
 
@@ -162,6 +168,8 @@ def _read_message(given: Mapping[str, Any]) -> Message:
             return Log(str(given.get("text", "")))
         case "progress":
             return Progress(str(given.get("text", "")))
+        case "warn":
+            return Warn(str(given.get("text", "")))
         case "carry":
             return Carry(get("value"))
         case "step_get":

@@ -15,7 +15,7 @@ from agentrun.job.job import STANDARD_INPUT, Empty, Isolation, ItemsKind, ItemsS
 from agentrun.job.money import read_budget, read_prices, read_token_budget
 from agentrun.job.notify import read_notify
 from agentrun.job.output import ITEM_NAMES, RUN_NAMES, OutputTemplate
-from agentrun.job.prompt import read_base_url, read_model, read_prompt, read_template
+from agentrun.job.prompt import read_base_url, read_model, read_prompt, read_structured, read_template
 from agentrun.values import json as jsontext
 from agentrun.values.templates import check_argv, escape, fill, names_in
 from agentrun.values.text import quoted
@@ -71,6 +71,7 @@ def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default
         model=read_model(values),
         system=read_template(values, "system", items.kind, params),
         schema=values.text("schema", 'write the path of a JSON Schema, such as "answer.json"'),
+        structured=read_structured(values),
         base_url=read_base_url(values),
         max_output_tokens=values.whole_or_none("max_output_tokens", least=1),
         temperature=values.number("temperature", "write a number from 0 to 2", fits=lambda found: 0 <= found <= 2),

@@ -13,9 +13,9 @@ from agentrun.job.tomltext import find_line
 from agentrun.values.text import quoted
 
 TOP = (
-    "name", "agent", "command", "prompt", "model", "system", "schema", "base_url", "max_output_tokens", "temperature",
-    "output", "report", "parse", "serve", "version", "isolation", "env_file", "needs_env", "carry", "params", "items",
-    "run", "prices", "notify", "langgraph",
+    "name", "agent", "command", "prompt", "model", "system", "schema", "structured", "base_url", "max_output_tokens",
+    "temperature", "output", "report", "parse", "serve", "version", "isolation", "env_file", "needs_env", "carry",
+    "params", "items", "run", "prices", "notify", "langgraph",
 )  # fmt: skip
 ITEMS = ("files", "jsonl", "csv", "lines", "key", "exclude")
 KINDS = ("files", "jsonl", "csv", "lines", "python")
@@ -33,7 +33,7 @@ PRICE = ("input", "output", "cached_input", "cache_write")
 AGENTS: dict[str, tuple[str, ...]] = {
     "agent": ("isolation",),
     "command": ("parse", "serve"),
-    "prompt": ("model", "system", "schema", "base_url", "max_output_tokens", "temperature"),
+    "prompt": ("model", "system", "schema", "structured", "base_url", "max_output_tokens", "temperature"),
 }
 """The kinds of agent, each with the values that belong only to it, and are dropped when it is replaced."""
 KEPT_LABEL = "kept with the run"

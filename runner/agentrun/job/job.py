@@ -19,6 +19,7 @@ ItemsKind = Literal["files", "jsonl", "csv", "lines", "python"]
 Isolation = Literal["process", "thread"]
 Parse = Literal["text", "json"]
 Empty = Literal["warn", "fail", "allow"]
+Structured = Literal["native", "prompt"]
 STANDARD_INPUT = "-"
 
 
@@ -72,6 +73,8 @@ class Job:
     """The prompt's system instructions: a template or a file, like `prompt`."""
     schema: str | None = None
     """The path of the JSON Schema of a prompt's output; without one, the output is text."""
+    structured: Structured | None = None
+    """How the schema is given to the model: to the server itself, or in the prompt; None: the first that works."""
     base_url: str | None = None
     max_output_tokens: int | None = None
     temperature: float | None = None

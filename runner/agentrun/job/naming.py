@@ -37,6 +37,7 @@ def digest_ask(job: Job, *, place: str = ".") -> str:
         "model": job.model,
         "base_url": job.base_url,
         "schema": _same_path(job.schema, base) if job.schema else None,
+        "structured": job.structured,
         "parse": job.parse if job.parse != "text" else None,
         "serve": job.serve or None,
         "temperature": job.temperature,

@@ -6,10 +6,12 @@ import re
 from collections.abc import Collection
 
 from agentrun.job.fields import Values
+from agentrun.job.job import Structured
 from agentrun.values.templates import check_prompt
 
 PROVIDERS = ("openai", "anthropic", "google")
 """The providers of a prompt's model: `openai:…`."""
+_STRUCTURED: tuple[Structured, ...] = ("native", "prompt")
 
 
 def prompt_file(text: str) -> str | None:
@@ -75,3 +77,10 @@ def read_base_url(values: Values) -> str | None:
     if model is not None and not model.startswith("openai:"):
         raise value.refuse(f'is for servers that speak the OpenAI API, but the model is "{model}"; write openai:…')
     return url
+
+
+def read_structured(values: Values) -> Structured | None:
+    structured = values.choice("structured", _STRUCTURED)
+    if (value := values.get("structured")) is not None and values.get("schema") is None:
+        raise value.refuse("is about a schema, and there is none; write schema = …, or leave it out")
+    return structured

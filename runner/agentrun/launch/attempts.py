@@ -15,7 +15,7 @@ from agentrun.agents.failure import EMPTY, Failure, asked_wait, is_overload, is_
 from agentrun.checkpoint.record import Record, Try
 from agentrun.checkpoint.remembered import Remembered
 from agentrun.errors import AgentrunError
-from agentrun.events import Retrying, Warned, Watcher
+from agentrun.events import Retrying, Watcher
 from agentrun.executors.port import Executor
 from agentrun.job.job import Job
 from agentrun.launch.capped import refused, run_capped
@@ -26,6 +26,7 @@ from agentrun.launch.pricing import how_to_count
 from agentrun.launch.progress import ProgressReports
 from agentrun.launch.speed import Speed
 from agentrun.launch.throttle import Gate
+from agentrun.launch.warnings import Warnings
 from agentrun.money.usage import Reported
 from agentrun.outputs.files import ItemFiles, ItemFilesError
 from agentrun.outputs.logs import DONE_BYTES, KEPT_BYTES, ItemLogs
@@ -79,6 +80,7 @@ class Attempts:
         self._log_paths = [logs.slot_path(slot) for slot in range(job.concurrency)]
         self._watcher = watcher
         self._progress = ProgressReports(watcher)
+        self.warn = Warnings(watcher)
         self._sleep = sleep
         self._clock = clock
         self.speed = Speed(run, clock=clock, wall_clock=wall_clock, tell=tell)
@@ -89,7 +91,6 @@ class Attempts:
         self._numbers: dict[int, tuple[int, int]] = {}
         """By row, of items that were parked or went back in this launch: their generation, and the number of their last
         attempt. No two attempts have the same id."""
-        self._has_warned = False
         self._stopping = asyncio.Event()
         self.meters: Meters | None = None
         if job.rate is not None or job.tokens is not None:
@@ -263,9 +264,7 @@ class Attempts:
     def _warn_of_silence(self, work: Work) -> None:
         """Without knowing what the items use, a limit for tokens means little: once a launch, that is said."""
         said = f'tokens is set, but "{work.item.key}" finished without reporting its usage, and counts as none'
-        if not self._has_warned:
-            self._watcher(Warned(f"{said}; {how_to_count(self._job)}"))
-        self._has_warned = True
+        self.warn(f"{said}; {how_to_count(self._job)}", about="usage")
 
     # ---- refusals, and servers that are down
 

@@ -34,6 +34,7 @@ from agentrun.agents.messages import (
     StepPut,
     Stray,
     Used,
+    Warn,
 )
 from agentrun.checkpoint.record import Question, Record
 from agentrun.checkpoint.remembered import Recall, Remembered
@@ -64,6 +65,9 @@ class LaunchSide(Protocol):
 
     def report_progress(self, key: str, text: str) -> None:
         """Show people what the item is doing."""
+
+    def warn(self, text: str) -> None:
+        """Tell the launch's watchers, unless they were told the same before."""
 
     def commit_usage(self) -> Awaitable[None]:
         """Return when what items in flight have used is on disk."""
@@ -120,6 +124,9 @@ class RunnerEnd:
                 case Progress(text):
                     self.work.doing = text[:TEXT_LIMIT]
                     self._launch.report_progress(self.work.item.key, text)
+                case Warn(text):
+                    self._launch.log(self._slot, f"[agentrun] {text}")
+                    self._launch.warn(text)
                 case Carry(value):
                     self.carry, self.carry_set = value, True
                 case Used(reported):

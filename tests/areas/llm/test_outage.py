@@ -61,3 +61,23 @@ def test_a_server_that_loads_its_model_is_waited_for(agentrun: Run, docs: Path, 
     ended = agentrun("start", *GIVEN, "--base-url", llm.url, "-j", "6", "--retries", "0", OPENAI_API_KEY="sk-none")
     assert ended.returncode == 0, ended.stderr
     assert llm.requests_of() == dict.fromkeys(KEYS, 2) and "Loading model" in ended.stderr
+
+
+def test_a_server_that_dies_and_is_started_again_loses_nothing(
+    begin: Callable[..., subprocess.Popen[str]], docs: Path
+) -> None:
+    state = docs.parent / ".agentrun" / "sums" / "state.json"
+    with serve() as llm:
+        port = int(llm.url.rsplit(":")[-1].removesuffix("/v1"))
+        (docs.parent / KEYS[2]).write_text("<<slow seconds=60 times=1>>")
+        given = (*GIVEN, "--base-url", llm.url, "-j", "2", "--retries", "1")
+        run = begin("start", *given, OPENAI_API_KEY="sk-none")
+        eventually(lambda: KEYS[2] in llm.requests_of() and len(llm.used) >= 2, "an item in flight", alive=run)
+        llm.die()
+        eventually(lambda: run.poll() is not None or json.loads(state.read_bytes()).get("paused"), "a pause")
+    with serve(port=port) as again:
+        assert run.wait() == 0, run.communicate()
+    done = [key for key, _, _ in [*llm.used, *again.used]]
+    assert sorted(set(done)) == KEYS
+    # What was in flight when it died is asked again, and nothing else.
+    assert len(done) <= len(KEYS) + 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import subprocess
@@ -13,24 +12,11 @@ from typing import Any
 import pytest
 
 from agentrun.agents.agent import load_agent
-from agentrun.agents.attempt import Attempt, Outcome
 from agentrun.agents.failure import judge
-from agentrun.agents.messages import Message, Received, Reply
 from agentrun.errors import AgentError
-from agentrun.executors.choice import open_executor
 from agentrun.item import Item
-from agentrun.job.build import build_job
-from agentrun.job.fields import Layer
-from agentrun.job.job import Job
+from areas.llm.bench import KEY, SCHEMA, Bench, line
 from llm.server import Asked, LlmServer, serve
-
-KEY = "sk-canary-0123456789"
-SCHEMA = {
-    "type": "object",
-    "properties": {"category": {"enum": ["bill", "spam"]}, "pages": {"type": "integer", "minimum": 1}},
-    "required": ["category", "pages"],
-    "additionalProperties": False,
-}
 
 
 @pytest.fixture(autouse=True)
@@ -40,72 +26,9 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
 
-class Bench:
-    """A folder with a prompt in it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.messages: list[dict[str, Any]] = []
-
-    def job(self, **values: Any) -> Job:
-        values = {"prompt": "{text}", "model": "openai:gpt-5-mini", "items": {"jsonl": "x.jsonl"}, **values}
-        return build_job([Layer("job.toml", values)], base=self.folder, file=None, default_name="test")
-
-    def refusal(self, **values: Any) -> str:
-        with pytest.raises(AgentError) as caught:
-            load_agent(self.job(**values))
-        return str(caught.value)
-
-    def run(self, items: list[Item], /, **values: Any) -> list[Outcome]:
-        """One attempt of each item, one after the other, as a launch makes them."""
-        job = self.job(**values)
-
-        async def channel(message: Message) -> Reply:
-            self.messages.append(message.as_json())
-            return Received()
-
-        async def main() -> list[Outcome]:
-            executor = open_executor(job, load_agent(job), guardian=None, environ={})
-            await executor.start()
-            try:
-                return [await executor.run(self.attempt(item, job), channel) for item in items]
-            finally:
-                await executor.close()
-
-        return asyncio.run(main())
-
-    def attempt(self, item: Item, job: Job) -> Attempt:
-        return Attempt(
-            item=item,
-            generation=0,
-            launch=1,
-            number=1,
-            run_id="r",
-            series="r",
-            params=job.params,
-            carry=None,
-            timeout_seconds=30.0,
-            log_path=self.folder / "slot.log",
-            folder=str(self.folder / "work"),
-        )
-
-    def output(self, item: Item, /, **values: Any) -> Any:
-        (outcome,) = self.run([item], **values)
-        assert outcome.kind == "done", outcome
-        return json.loads(outcome.output)
-
-    def file(self, name: str, data: bytes) -> Item:
-        (self.folder / name).write_bytes(data)
-        return Item(0, name, path=self.folder / name)
-
-
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
-
-
-def line(text: str, key: str = "k") -> Item:
-    return Item(0, key, line=text)
 
 
 # ---- before the first item
@@ -210,6 +133,7 @@ def test_the_fingerprint_covers_what_is_asked_and_of_whom(bench: Bench) -> None:
     differs(base_url="http://localhost:1/v1")
     differs(temperature=0.5)
     differs(max_output_tokens=9)
+    differs(structured="prompt")
     differs(schema=None)
     (bench.folder / "ask.md").write_text("{text}!")
     differs()
@@ -227,6 +151,15 @@ def test_text_is_answered_with_text(bench: Bench, llm: LlmServer) -> None:
     assert bench.output(line("hello"), base_url=llm.url, items={"lines": "x"}) == "HELLO"
     (asked,) = llm.asked
     assert asked.body["model"] == "gpt-5-mini" and asked.authorization == f"Bearer {KEY}"
+
+
+def test_one_text_is_sent_as_a_text_and_not_as_a_list_of_parts(bench: Bench, llm: LlmServer) -> None:
+    notes = bench.file("notes.txt", b"notes")
+    bench.output(notes, prompt="Read {file} now", system="Be brief.", items={"files": "*"}, base_url=llm.url)
+    assert llm.asked[0].body["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Read notes now"},
+    ]
 
 
 def test_placeholders_are_filled_from_the_item_and_the_params(bench: Bench, llm: LlmServer) -> None:

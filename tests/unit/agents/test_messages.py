@@ -28,6 +28,7 @@ from agentrun.agents.messages import (
     StepGet,
     StepPut,
     Used,
+    Warn,
     read_message,
     read_reply,
 )
@@ -39,6 +40,7 @@ from agentrun.money.usage import Reported
     [
         (Log("a"), {"type": "log", "text": "a"}),
         (Progress("\ud800"), {"type": "progress", "text": "\ud800"}),
+        (Warn("a"), {"type": "warn", "text": "a"}),
         (Carry({"n": 2**70}), {"type": "carry", "value": {"n": 2**70}}),
         (StepGet("a"), {"type": "step_get", "name": "a"}),
         (StepPut("a", 1, "[1]", 0.5), {"type": "step_put", "name": "a", "n": 1, "output": "[1]", "seconds": 0.5}),

@@ -83,6 +83,7 @@ def test_every_value_of_a_prompt_is_read() -> None:
             **PROMPT,
             "system": "@system.md",
             "schema": "answer.json",
+            "structured": "prompt",
             "base_url": "http://localhost:11434/v1",
             "max_output_tokens": 500,
             "temperature": 0,
@@ -90,9 +91,11 @@ def test_every_value_of_a_prompt_is_read() -> None:
         }
     )
     assert (job.prompt, job.model, job.system, job.schema) == ("Sum up {text}", "openai:m", "@system.md", "answer.json")
+    assert job.structured == "prompt"
     assert (job.base_url, job.max_output_tokens, job.temperature) == ("http://localhost:11434/v1", 500, 0.0)
     assert (job.budget, job.token_budget, job.agent, job.command) == (5.0, 1_000_000, None, None)
     least = build(PROMPT)
+    assert least.structured is None
     assert (least.max_output_tokens, least.temperature, least.budget, least.token_budget) == (None, None, None, None)
 
 
@@ -290,6 +293,8 @@ def test_a_wrong_value_is_refused_with_file_key_and_what_would_do(change: dict[s
         ({"temperature": 2.5}, "temperature is 2.5; write a number from 0 to 2"),
         ({"temperature": "hot"}, 'temperature is "hot"; write a number from 0 to 2'),
         ({"schema": {"type": "object"}}, "write the path of a JSON Schema"),
+        ({"schema": "a.json", "structured": "tool"}, 'structured is "tool"; write "native" or "prompt"'),
+        ({"structured": "prompt"}, "structured is about a schema, and there is none; write schema = …, or leave it"),
         ({"parse": "json"}, "parse is for a command; its output is text, or with schema"),
         ({"isolation": "thread"}, "isolation is for a Python agent; a prompt runs on the event loop: leave it out"),
         ({"command": ["x"]}, "command and prompt are both given; give one of them"),

@@ -105,6 +105,7 @@ def test_paths_among_the_arguments_of_a_program_may_be_written_in_several_ways()
         (PROMPT, {"model": "openai:n"}),
         (PROMPT, {"base_url": "http://localhost:11434/v1"}),
         (PROMPT, {"schema": "answer.json"}),
+        ({**PROMPT, "schema": "answer.json"}, {"structured": "prompt"}),
         (PROMPT, {"temperature": 0}),
         (PROMPT, {"max_output_tokens": 100}),
     ],

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import httpx2
-from pydantic_ai import NativeOutput, StructuredDict, ToolOutput
+from pydantic_ai import NativeOutput, PromptedOutput, StructuredDict, ToolOutput
 from pydantic_ai.exceptions import AgentRunError, ModelAPIError, ModelHTTPError, UnexpectedModelBehavior
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import Model, ModelRequestParameters
@@ -19,6 +19,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
 from agentrun.agents.prompts.prompt import Prompt, base_url_of, find_key
+from agentrun.agents.prompts.structured import Way
 from agentrun.agents.servers import UNREACHED, address_of, unreached_server
 from agentrun.agents.waits import asked_by_headers
 from agentrun.errors import AgentSignal
@@ -78,15 +79,22 @@ def settings_of(prompt: Prompt) -> ModelSettings:
     return settings
 
 
-def output_of(prompt: Prompt, model: Model) -> Any:
-    """The kind of output: text, or what the schema describes, asked for in the way that the provider does best."""
+def takes_schema(prompt: Prompt, model: Model) -> bool:
+    """Whether the provider is given the schema as such. Anthropic's own way takes only a part of JSON Schema."""
+    return prompt.provider != "anthropic" and bool(model.profile.get("supports_json_schema_output"))
+
+
+def output_of(prompt: Prompt, model: Model, way: Way) -> Any:
+    """The kind of output: text, or what the schema describes; natively that is what the provider does best."""
     if prompt.schema is None:
         return str
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", prompt.schema.title).strip("_")[:60] or "answer"
     described = StructuredDict(dict(prompt.schema.form), name=name)
-    # Anthropic's own way takes only a part of JSON Schema; a tool takes all.
-    is_native = prompt.provider != "anthropic" and model.profile.get("supports_json_schema_output")
-    return NativeOutput(described, name=name) if is_native else ToolOutput(described, name=name)
+    if way == "prompt":
+        # Not by pydantic-ai's own words: they are a second system message, which many models' templates refuse.
+        return PromptedOutput(described, name=name, template=False)
+    # A tool takes all of JSON Schema.
+    return NativeOutput(described, name=name) if takes_schema(prompt, model) else ToolOutput(described, name=name)
 
 
 class WatchedModel(WrapperModel):
@@ -143,6 +151,13 @@ def readable(error: Exception, prompt: Prompt, environ: Mapping[str, str]) -> Ex
     if any(secret in "".join(format_exception(error)) for secret in secrets):
         return RuntimeError(_without(f"{type(error).__name__}: {error}", secrets))
     return error
+
+
+def words_in(error: ModelHTTPError, prompt: Prompt, environ: Mapping[str, str]) -> str:
+    """What the server said with an error, in one line and without the key."""
+    key = find_key(prompt.provider, environ)
+    said = " ".join(_said(error.body).split())
+    return _without(said, [key] if len(key) >= _SHORTEST_SECRET else [])
 
 
 def _keep_server(error: AgentRunError, prompt: Prompt, environ: Mapping[str, str]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentrun.errors import AgentError
+from agentrun.job.job import Structured
 from agentrun.job.prompt import prompt_file
 from agentrun.values.templates import check_prompt, names_in
 
@@ -50,6 +51,7 @@ class Prompt:
     model: str
     """Without the provider."""
     schema: Schema | None
+    structured: Structured | None = None
     base_url: str | None
     max_output_tokens: int | None
     temperature: float | None
@@ -63,6 +65,9 @@ class Prompt:
         asked = [self.text, self.system, self.provider, self.model, schema, self.base_url]
         yield b"prompt"
         yield json.dumps([*asked, self.max_output_tokens, self.temperature]).encode()
+        # Only if it is given: prompts from before there was a choice keep their fingerprints.
+        if self.structured is not None:
+            yield self.structured.encode()
 
 
 def read_prompt(job: Job, environ: Mapping[str, str]) -> Prompt:
@@ -75,6 +80,7 @@ def read_prompt(job: Job, environ: Mapping[str, str]) -> Prompt:
         provider=provider,
         model=model,
         schema=_read_schema(job.base / job.schema) if job.schema is not None else None,
+        structured=job.structured,
         base_url=job.base_url,
         max_output_tokens=job.max_output_tokens,
         temperature=job.temperature,
