@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict, replace
 
 from agentrun.agents.attempt import Attempt, Outcome
-from agentrun.agents.context import Context
+from agentrun.agents.context import LazyContext
 from agentrun.agents.exceptions import user_traceback
 from agentrun.agents.messages import (
     Ask,
@@ -102,7 +102,7 @@ class Trial:
         if self._programs is not None:
             return self._programs.run(attempt)
         end = (TrialEnd if self._runner is None else AsyncTrialEnd)(self._say, self._answer)
-        context, wants_ctx = Context(attempt, end, carries=self._job.carry), self._agent.wants_ctx
+        context, wants_ctx = LazyContext(attempt, end, self._job.carry), self._agent.wants_ctx
         if self._runner is None:
             return perform(self._target, item, context, end, wants_ctx=wants_ctx)
         return self._runner.run(perform_async(self._target, item, context, end, wants_ctx=wants_ctx))

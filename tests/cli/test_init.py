@@ -187,10 +187,10 @@ def test_on_a_terminal_it_asks_which_kind(tmp_path: Path, typed: str, files: set
     terminal = Terminal("init", "it", cwd=tmp_path)
     try:
         terminal.until("What does the work for each item?")
-        terminal.until("1 to 6 [6]: ")
-        terminal.type("7")
-        terminal.until("7: write a number from 1 to 6")
-        terminal.until("1 to 6 [6]: ")
+        terminal.until("1 to 9 [9]: ")
+        terminal.type("10")
+        terminal.until("10: write a number from 1 to 9")
+        terminal.until("1 to 9 [9]: ")
         terminal.type(typed)
         assert terminal.end()[0] == 0
     finally:

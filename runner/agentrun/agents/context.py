@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextvars import ContextVar
 from inspect import isawaitable
 from pathlib import Path
+from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid5
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from agentrun.agents.messages import (
@@ -53,7 +54,33 @@ def idempotency_key(series: str, key: str, generation: int, name: str = "") -> s
     return str(uuid5(NAMESPACE, json.dumps([series, key, generation, name])))
 
 
-_current: ContextVar[Context] = ContextVar("agentrun_context")
+class LazyContext(Struct):
+    """The context of an attempt, made when somebody asks for it: most agents never do."""
+
+    attempt: Attempt
+    end: AgentEnd
+    carries: bool
+    context: Context | None = None
+    is_open: bool = True
+
+    def open(self) -> Context:
+        with _making:
+            if self.context is None:
+                self.context = Context(self.attempt, self.end, carries=self.carries)
+                if not self.is_open:
+                    self.context.close()
+            return self.context
+
+    def close(self) -> None:
+        """The attempt is over."""
+        self.is_open = False
+        if self.context is not None:
+            self.context.close()
+
+
+CURRENT: ContextVar[LazyContext] = ContextVar("agentrun_context")
+"""Set around each call of an agent."""
+_making = Lock()
 
 
 def current() -> Context:
@@ -62,20 +89,10 @@ def current() -> Context:
     It is found wherever `contextvars` reach: in tasks, in `asyncio.to_thread`, in the threads of frameworks.
     RuntimeError outside an attempt.
     """
-    found = _current.get(None)
+    found = CURRENT.get(None)
     if found is None:
         raise RuntimeError("agentrun.current() was called outside an attempt: no item is being run here")
-    return found
-
-
-@contextmanager
-def being_current(context: Context) -> Iterator[None]:
-    """Let `current` find the context within the block."""
-    before = _current.set(context)
-    try:
-        yield
-    finally:
-        _current.reset(before)
+    return found.open()
 
 
 class Context:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agentrun.agents.attempt import AgentEnd, Outcome
-from agentrun.agents.context import Context, being_current
+from agentrun.agents.context import CURRENT, LazyContext
 from agentrun.agents.exceptions import outcome_from, user_traceback
 from agentrun.agents.failure import Failure
 from agentrun.errors import Parked, Skip
@@ -20,22 +20,24 @@ CLOSE_SECONDS = 10.0
 """How long an agent may take to close."""
 
 
-def perform(target: Target, item: Item, context: Context, end: AgentEnd, *, wants_ctx: bool) -> Outcome:
+def perform(target: Target, item: Item, context: LazyContext, end: AgentEnd, *, wants_ctx: bool) -> Outcome:
     """Run a sync agent's attempt.
 
     Whatever the agent raises becomes an outcome, even KeyboardInterrupt.
     """
+    before = CURRENT.set(context)
     try:
         try:
-            with ending_children(user_traceback), being_current(context):
-                value = target(item, ctx=context) if wants_ctx else target(item)
+            with ending_children(user_traceback):
+                value = target(item, ctx=context.open()) if wants_ctx else target(item)
         except Skip as skip:
             outcome = outcome_from(skip)
         else:
             if hasattr(value, "__await__"):
                 return _refuse_awaitable(value)
-            outcome = Outcome("done", encode(value), made_files=context.made_files)
-        if (message := context.carry_message()) is not None:
+            made_files = context.context is not None and context.context.made_files
+            outcome = Outcome("done", encode(value), made_files=made_files)
+        if context.context is not None and (message := context.context.carry_message()) is not None:
             end.call(message)
         return outcome
     except Parked:
@@ -43,26 +45,30 @@ def perform(target: Target, item: Item, context: Context, end: AgentEnd, *, want
     except BaseException as error:
         return Outcome("waiting") if has_parked(error) else outcome_from(error)
     finally:
-        context.close()
+        CURRENT.reset(before)
+        context.is_open = False
+        if context.context is not None:
+            context.context.close()
 
 
-async def perform_async(target: Target, item: Item, context: Context, end: AgentEnd, *, wants_ctx: bool) -> Outcome:
+async def perform_async(target: Target, item: Item, context: LazyContext, end: AgentEnd, *, wants_ctx: bool) -> Outcome:
     """Run an async agent's attempt.
 
     A cancellation from outside and the user's Ctrl-C are not the agent's doing, and are raised.
     """
+    before = CURRENT.set(context)
     try:
         try:
-            with being_current(context):
-                value = await (target(item, ctx=context) if wants_ctx else target(item))
+            value = await (target(item, ctx=context.open()) if wants_ctx else target(item))
         except Skip as skip:
             outcome = outcome_from(skip)
         else:
-            outcome = Outcome("done", encode(value), made_files=context.made_files)
+            made_files = context.context is not None and context.context.made_files
+            outcome = Outcome("done", encode(value), made_files=made_files)
         task = asyncio.current_task()
         if task is not None and task.cancelling():  # swallowed by the agent; what it returned is too late
             raise asyncio.CancelledError
-        if (message := context.carry_message()) is not None:
+        if context.context is not None and (message := context.context.carry_message()) is not None:
             await end.call(message)
         return outcome
     except asyncio.CancelledError as error:
@@ -77,7 +83,10 @@ async def perform_async(target: Target, item: Item, context: Context, end: Agent
     except BaseException as error:
         return Outcome("waiting") if has_parked(error) else outcome_from(error)
     finally:
-        context.close()
+        CURRENT.reset(before)
+        context.is_open = False
+        if context.context is not None:
+            context.context.close()
 
 
 def has_parked(error: BaseException) -> bool:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
-from agentrun.agents.context import Context
+from agentrun.agents.context import LazyContext
 from agentrun.agents.exceptions import outcome_from, outcome_without_start, user_traceback
 from agentrun.agents.failure import THREAD_TIMEOUT, Failure
 from agentrun.agents.messages import Message, Reply
@@ -127,7 +127,7 @@ class LoopExecutor:
     async def _attempt(self, attempt: Attempt, end: LoopEnd) -> None:
         capture_to(end)
         try:
-            context = Context(attempt, end, carries=self._job.carry)
+            context = LazyContext(attempt, end, self._job.carry)
             outcome = await perform_async(self._target, attempt.item, context, end, wants_ctx=self._agent.wants_ctx)
             while end.sending:
                 await end.sending.pop()

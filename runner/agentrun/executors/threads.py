@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
-from agentrun.agents.context import Context
+from agentrun.agents.context import LazyContext
 from agentrun.agents.exceptions import outcome_from, outcome_without_start
 from agentrun.agents.failure import THREAD_TIMEOUT, Failure
 from agentrun.agents.messages import Message, Refused, Reply
@@ -59,7 +59,7 @@ class ThreadExecutor:
             if not finished.done():
                 finished.set_result(outcome)
 
-        context = Context(attempt, end, carries=self._job.carry)
+        context = LazyContext(attempt, end, self._job.carry)
         variables = contextvars.copy_context()
         thread.start(_Task(attempt.item, context, end, variables, lambda o: _post(loop, finish, o)))
         overdue = loop.create_future()
@@ -92,7 +92,7 @@ class ThreadExecutor:
 @dataclass(slots=True)
 class _Task:
     item: Item
-    context: Context
+    context: LazyContext
     end: ThreadEnd
     variables: contextvars.Context
     done: Callable[[Outcome], None]

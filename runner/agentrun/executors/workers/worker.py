@@ -22,7 +22,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from agentrun.agents.attempt import Attempt
-from agentrun.agents.context import Context
+from agentrun.agents.context import LazyContext
 from agentrun.agents.exceptions import outcome_from, user_traceback
 from agentrun.agents.loading import AgentReference
 from agentrun.executors.calling import close_agent, perform
@@ -72,7 +72,7 @@ class Worker:
                 loaded = True
                 self._end.ready()
             wants_ctx, carries = self._agent.wants_ctx, self._agent.carries
-            context = Context(attempt, self._end, carries=carries)
+            context = LazyContext(attempt, self._end, carries)
             outcome = perform(self._target, attempt.item, context, self._end, wants_ctx=wants_ctx)
         except BaseException as error:
             outcome = outcome_from(error)
