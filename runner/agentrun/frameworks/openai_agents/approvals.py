@@ -20,11 +20,11 @@ async def decide(result: RunResult, run: Run) -> RunState[Any]:
     """
     state = result.to_state()
     for wanted in result.interruptions:
-        await _decide(wanted, state, run)
+        await _decide_call(wanted, state, run)
     return state
 
 
-async def _decide(wanted: ToolApprovalItem, state: RunState[Any], run: Run) -> None:
+async def _decide_call(wanted: ToolApprovalItem, state: RunState[Any], run: Run) -> None:
     name, arguments = wanted.qualified_name or wanted.name or "a tool", _parsed(wanted.arguments)
     call_id = wanted.call_id or name
     question = f"{wanted.agent.name} wants to call {name}. Approve?"
