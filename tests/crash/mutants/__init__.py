@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from crash.mutants import channel, disk, files, night, places, runs
+from crash.mutants import channel, disk, files, frameworks, night, places, runs
 
-MUTANTS = [*disk.MUTANTS, *channel.MUTANTS, *files.MUTANTS, *places.MUTANTS, *runs.MUTANTS, *night.MUTANTS]
+MUTANTS = [
+    *disk.MUTANTS,
+    *channel.MUTANTS,
+    *files.MUTANTS,
+    *places.MUTANTS,
+    *runs.MUTANTS,
+    *night.MUTANTS,
+    *frameworks.MUTANTS,
+]
