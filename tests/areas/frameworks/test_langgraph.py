@@ -7,11 +7,11 @@ import random
 from pathlib import Path
 
 from cli.conftest import Run
-from crash.harness import Plan, kill_at_random
+from crash.harness import Long, Plan, again_and_again, kill_at_random
 from crash.scenarios.frameworks import CONCURRENCY, JOBS, ToolCalls, ToolJob, say_yes
 from llm.tool_model import ToolModel
 
-KILLS = 3
+KILLS, KILLS_OF_TORTURE = 3, 20
 SOURCE = JOBS / "langgraph" / "asking.py"
 
 
@@ -23,14 +23,20 @@ def answer_by_number(job: ToolJob) -> None:
     job.call("answer", "job", "--file", "answers.jsonl")
 
 
-def test_five_questions_an_item_get_their_own_answers_however_often_it_is_killed() -> None:
+def kill(*, kills: int, seed: object) -> int:
+    """Items of five questions each, two of them with the same words, two side by side, one in a subgraph."""
     texts = [f"What of key={number:02}? <<tools search, search>>" for number in range(8)]
     scenario = ToolCalls(SOURCE, "graph", texts, head='[langgraph]\noutput = "said"', answer=answer_by_number)
-    found = kill_at_random(scenario, Plan(KILLS, seed=random.randrange(10**6)))
-    assert not found["faults"] and found["kills"] == KILLS, found
-    assert found["repeated"] == 0 and found["in_flight_again"] <= CONCURRENCY * KILLS, found
+    found = kill_at_random(scenario, Plan(kills, seed))
+    assert not found["faults"] and found["kills"] == kills, f"seed {seed!r}: {found}"
+    assert found["repeated"] == 0 and found["in_flight_again"] <= CONCURRENCY * kills, f"seed {seed!r}: {found}"
     expected = ["The same? 1", "The same? 2", "Left? 3", "Right? 4", "Inside? 5"]
     assert [json.loads(line)["output"] for line in scenario.results.splitlines()] == [expected] * 8
+    return kills
+
+
+def test_five_questions_an_item_get_their_own_answers_however_often_it_is_killed() -> None:
+    kill(kills=KILLS, seed=random.randrange(10**6))
 
 
 def test_a_tool_that_must_be_approved_is_used_once_however_often_it_is_killed() -> None:
@@ -53,3 +59,10 @@ def test_usage_is_what_the_server_counted(agentrun: Run, tmp_path: Path, model: 
     assert usage["requests"] == len(model.calls) == 20
     assert usage["input_tokens"] == sum(call.input_tokens for call in model.calls)
     assert usage["output_tokens"] == sum(call.output_tokens for call in model.calls)
+
+
+def _one(rng: random.Random) -> int:
+    return kill(kills=KILLS_OF_TORTURE, seed=rng.getrandbits(64))
+
+
+LONG: dict[str, Long] = {"graphs that ask": again_and_again(_one)}
