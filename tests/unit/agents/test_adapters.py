@@ -14,7 +14,8 @@ import pytest
 from agentrun.agents.adapters import adapter_for
 from agentrun.agents.agent import agent_from_function, load_agent
 from agentrun.errors import AgentError
-from agentrun.job.job import ItemsSpec, Job
+from agentrun.job.job import Job
+from unit.agents.test_agent import job
 
 # As a framework makes them: what is looked at is the module and the name.
 StateGraph = type("StateGraph", (), {"__module__": "langgraph.graph.state"})
@@ -29,17 +30,6 @@ def _interpreter_as_before() -> Iterator[None]:
     sys.path[:] = path
     for name in set(sys.modules) - modules:
         del sys.modules[name]
-
-
-def job(base: Path, **changes: Any) -> Job:
-    values: dict[str, Any] = {
-        "name": "test",
-        "base": base,
-        "items": ItemsSpec(kind="python", pattern=""),
-        "params": {},
-        "output": "out.jsonl",
-    }
-    return Job(**{**values, **changes})
 
 
 @pytest.fixture
