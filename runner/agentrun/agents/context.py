@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
+from hashlib import blake2b
 from inspect import isawaitable
 from pathlib import Path
 from threading import Lock
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "Context", "current", "idempotency_key"]
 CARRY_LIMIT_BYTES = 64 * 1024
+PLACED_LIMIT_BYTES = 512
+"""The longest name of a step together with its place; a longer place is shortened to a digest."""
 NAMESPACE = UUID("6f0a3c5e-2b8d-5d0e-9a53-5f8f6b1c7d24")
 _R = TypeVar("_R", bound=Reply)
 
@@ -95,6 +100,33 @@ def current() -> Context:
     return found.open()
 
 
+_place: ContextVar[Callable[[], str]] = ContextVar("agentrun_place", default=str)
+
+
+def place() -> str:
+    """Within which remembered call this runs, with a mark at its end; empty in the agent itself.
+
+    A call that is remembered is not made again, and neither are the steps and questions within it: those of two calls
+    must not be counted together, or after a crash one would get what the other was told.
+    """
+    return _place.get()()
+
+
+@contextmanager
+def within(found: Callable[[], str]) -> Iterator[None]:
+    """Let `place` answer with this within the block."""
+    before = _place.set(found)
+    try:
+        yield
+    finally:
+        _place.reset(before)
+
+
+def digest_of(value: Any) -> str:
+    """A digest of a value's `repr`: the same in every process for plain values."""
+    return blake2b(repr(value).encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
+
+
 class Context:
     """One attempt, seen from inside. It refuses to be used once the attempt is over, and in a forked child."""
 
@@ -106,6 +138,8 @@ class Context:
         self._carry_before = encode(attempt.carry, name="ctx.carry") if carries else b""
         self._carry: Any = None
         self._carry_used = False
+        self._asked: Counter[str] = Counter()
+        """How often a question was asked in its place."""
         self.made_files = False
         """Whether the item's own folder was used."""
 
@@ -149,12 +183,13 @@ class Context:
 
         The result is on disk before it is returned. When the item is run again, after a crash, a failure or a pause,
         the remembered result is returned and the function is not called; the n-th step of a name is matched with the
-        n-th of that name. In an async agent: `await ctx.step(…)`, with a plain or an async function.
+        n-th of that name, in the agent or within the same node or tool call. In an async agent: `await ctx.step(…)`, with a plain or an async function.
         """
         end = self._open_end()
         if end.awaits:
             return self._step_on_loop(name, function, *args, **kwargs)
-        known = expect(KnownStep, end.call(StepGet(name)))
+        message = _step_get(name)
+        known = expect(KnownStep, end.call(message))
         if known.output is not None:
             return decode(known.output.encode())
         began = time.monotonic()
@@ -164,11 +199,12 @@ class Context:
                 value.close()
             raise TypeError(f"step {name!r} was given an async function; make the agent async, and await the step")
         text = encode(value, name=f"step {name!r}").decode()
-        expect(Reply, self._open_end().call(StepPut(name, known.n, text, time.monotonic() - began)))
+        expect(Reply, self._open_end().call(StepPut(message.name, known.n, text, time.monotonic() - began)))
         return decode(text.encode())
 
     async def _step_on_loop(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        known = expect(KnownStep, await self._open_end().call(StepGet(name)))
+        message = _step_get(name)
+        known = expect(KnownStep, await self._open_end().call(message))
         if known.output is not None:
             return decode(known.output.encode())
         began = time.monotonic()
@@ -176,7 +212,7 @@ class Context:
         if isawaitable(value):
             value = await value
         text = encode(value, name=f"step {name!r}").decode()
-        expect(Reply, await self._open_end().call(StepPut(name, known.n, text, time.monotonic() - began)))
+        expect(Reply, await self._open_end().call(StepPut(message.name, known.n, text, time.monotonic() - began)))
         # In its remembered form: a tuple is a list from the first time on.
         return decode(text.encode())
 
@@ -188,7 +224,7 @@ class Context:
         Without an answer this raises `Parked`, which is not an Exception: let it pass. When the answer is given the
         item is run again, and its finished steps are remembered. In an async agent: `await ctx.ask(…)`.
         """
-        message = Ask(question, decode(encode(details, name="ctx.ask")))
+        message = Ask(question, decode(encode(details, name="ctx.ask")), self._question_key(question))
         end = self._open_end()
         if not end.awaits:
             return answer_in(end.call(message), question)
@@ -197,6 +233,14 @@ class Context:
             return answer_in(await end.call(message), question)
 
         return answer()
+
+    def _question_key(self, question: str) -> str:
+        """What the answer is matched by within a remembered call; empty in the agent itself."""
+        if not (where := place()):
+            return ""
+        key = _placed(where, f"question {digest_of(question)}")
+        self._asked[key] += 1
+        return key if self._asked[key] == 1 else f"{key}~{self._asked[key]}"
 
     # ---- money
 
@@ -299,6 +343,16 @@ class Context:
         if not self._carries:
             raise AttributeError("ctx.carry needs `carry = true` in the job (and concurrency 1)")
         refuse_in_child(self._pid)
+
+
+def _step_get(name: str) -> StepGet:
+    """The message that begins a step; within a remembered call, its name alone identifies it."""
+    return StepGet(_placed(where, name), "") if (where := place()) else StepGet(name)
+
+
+def _placed(where: str, name: str) -> str:
+    full = f"{where}{name}"
+    return full if len(full.encode("utf-8", "replace")) <= PLACED_LIMIT_BYTES else f"{digest_of(where)}/{name}"
 
 
 def end_of(context: Context) -> AgentEnd:

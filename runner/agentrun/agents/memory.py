@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from hashlib import blake2b
 from typing import Any
 
-from agentrun.agents.context import Answer, Context, answer_in, end_of, expect
+from agentrun.agents.context import Answer, Context, answer_in, digest_of, end_of, expect, within
 from agentrun.agents.messages import Ask, EntriesGet, EntryAdd, KnownEntries, KnownStep, Reply, StepGet, StepPut
 from agentrun.values.json import decode, encode
+
+
+__all__ = ["ItemMemory", "digest_of"]
 
 
 class ItemMemory:
@@ -50,7 +52,8 @@ class ItemMemory:
             n = known.n
         began = time.monotonic()
         try:
-            value = await call()
+            with within(lambda: f"{name}~{n + 1}/" if n else f"{name}/"):
+                value = await call()
         except BaseException:
             self._failed.setdefault(name, []).append(n)
             raise
@@ -74,8 +77,3 @@ class ItemMemory:
         """A person's answer to the question with this key, whatever its words are; raises Parked until it is given."""
         message = Ask(question, decode(encode(dict(details), name=f"the question {question!r}")), key)
         return answer_in(await end_of(self._ctx).call(message), question)
-
-
-def digest_of(request: Any) -> str:
-    """A digest of what a step is given: the same in every process for plain values."""
-    return blake2b(repr(request).encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()

@@ -164,3 +164,19 @@ def test_a_tool_may_ask_people_itself(tmp_path: Path) -> None:
     assert bench.go().exit_code == 0, bench.causes
     assert (model.told("c1"), model.told("c2")) == ("b: True", "False")
     assert made == ["check", "check", "weigh", "weigh"]
+
+
+def test_steps_and_questions_of_the_same_words_belong_to_their_tool_calls(tmp_path: Path) -> None:
+    @function_tool
+    def check(what: str) -> str:
+        seen = agentrun.current().step("look", lambda: f"saw {what}")
+        return f"{seen}, {agentrun.current().ask('Is it right?').text}"
+
+    calls = [[call("check", "c1", what="a")], [call("check", "c2", what="b")]]
+    model = Script([], *calls, say("done"))
+    bench = Bench(tmp_path, Agent(name="Support", model=model, tools=[check]))
+    for text in ("one", "two"):
+        assert bench.go().exit_code == 3
+        bench.answer(text=text)
+    assert bench.go().exit_code == 0, bench.causes
+    assert (model.told("c1"), model.told("c2")) == ("saw a, one", "saw b, two")

@@ -144,7 +144,7 @@ def test_an_agent_within_a_tool_is_remembered_by_itself(tmp_path: Path, landed: 
     @agent.tool
     async def ask(context: RunContext[object], about: str) -> str:
         step = f"support: ask {context.tool_call_id}"
-        inner = Script([[call("look", "c1")], say(about)], name=f"{step} > expert", made=made)
+        inner = Script([[call("look", "c1")], say(about)], name=f"{step}/expert", made=made)
         expert = Agent(inner.model, name="expert")
 
         @expert.tool
@@ -160,7 +160,7 @@ def test_an_agent_within_a_tool_is_remembered_by_itself(tmp_path: Path, landed: 
     counts = go_with_deaths(bench, made, landed=landed)
     assert bench.outputs() == ["all"]
     assert returned(outer.last) == {"c1": "x", "c2": "y"}
-    assert "support: ask c2 > expert: look c1#0" in counts
+    assert "support: ask c2/expert: look c1#0" in counts
     assert len(counts) == 2 + 2 + 2 * 3
 
 

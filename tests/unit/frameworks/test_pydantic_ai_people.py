@@ -289,3 +289,20 @@ def test_an_agent_may_have_the_context_or_the_item_as_its_deps(tmp_path: Path, k
     bench = Bench(tmp_path, agent)
     assert bench.go().exit_code == 0
     assert returned(script.last) == {"c1": "hello"}
+
+
+def test_steps_and_questions_of_the_same_words_belong_to_their_tool_calls(tmp_path: Path) -> None:
+    script = Script([[call("check", "c1", what="a")], [call("check", "c2", what="b")], say("done")])
+    agent = Agent(script.model, name="support")
+
+    @agent.tool_plain
+    def check(what: str) -> str:
+        seen = agentrun.current().step("look", lambda: f"saw {what}")
+        return f"{seen}, {agentrun.current().ask('Is it right?').text}"
+
+    bench = Bench(tmp_path, agent)
+    for text in ("one", "two"):
+        assert bench.go().exit_code == 3
+        bench.answer(text=text)
+    assert bench.go().exit_code == 0
+    assert returned(script.last) == {"c1": "saw a, one", "c2": "saw b, two"}

@@ -11,11 +11,12 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_config
 from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
 
 from agentrun.agents.adapters import AsyncAgent
-from agentrun.agents.context import Context
+from agentrun.agents.context import Context, place, within
 from agentrun.agents.memory import ItemMemory, digest_of
 from agentrun.errors import AgentError
 from agentrun.frameworks.langgraph.saver import ItemJournal, JournalSaver, StartsWhenSaved
@@ -78,7 +79,9 @@ async def run(
     before = cast(dict[str, Any], saved.metadata).get(INPUT_KEY) if saved is not None else None
     if before not in (None, digest_of(input)):
         ctx.log(f"[agentrun] {journal} is given another input than before; the graph continues with the one it had")
-    return output_of(await thread.run(input), output)
+    with within(place_of_task):
+        state = await thread.run(input)
+    return output_of(state, output)
 
 
 def _compiled(graph: Any) -> AnyGraph:
@@ -108,11 +111,21 @@ def _names(ctx: Context, name: str) -> tuple[str, str]:
     """The journal's name and the thread's id, of this call."""
     if "~" in name:
         raise ValueError(f"the name of a run is {name!r}; it must be without ~")
-    base = f"{NAME} {name}" if name else NAME
+    base = f"{place()}{NAME} {name}" if name else f"{place()}{NAME}"
     counted = _runs.setdefault(ctx, Counter())
     counted[base] += 1
     journal = base if counted[base] == 1 else f"{base}~{counted[base]}"
     return journal, ctx.key("thread" if journal == NAME else f"thread {journal}")
+
+
+def place_of_task() -> str:
+    """The node or task that is calling: LangGraph knows it by the checkpoint that it ran from, in every attempt."""
+    try:
+        namespace = str(get_config()["configurable"].get("checkpoint_ns") or "")
+    except RuntimeError:  # between nodes
+        return ""
+    name = namespace.rpartition("|")[2].partition(":")[0]
+    return f"{name} {digest_of(namespace)}/" if namespace else ""
 
 
 async def _with_saver(

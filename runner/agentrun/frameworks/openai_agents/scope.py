@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from agentrun.agents.context import Context
+from agentrun.agents.context import Context, place
 from agentrun.agents.memory import ItemMemory
 
 if TYPE_CHECKING:
@@ -113,7 +113,8 @@ def _ignore_result(step: asyncio.Future[Any]) -> None:
 
 
 _run: ContextVar[Run | None] = ContextVar("agentrun_openai_agents_run", default=None)
-_places: WeakKeyDictionary[Context, Place] = WeakKeyDictionary()
+_places: WeakKeyDictionary[Context, dict[str, Place]] = WeakKeyDictionary()
+"""By attempt, and by the call of another framework that starts the run."""
 
 
 def current_run() -> Run | None:
@@ -126,9 +127,10 @@ def place_in(ctx: Context) -> Place:
     run = _run.get()
     if run is not None and run.ctx is ctx:
         return run.place
-    if ctx not in _places:
-        _places[ctx] = Place(ctx, ItemMemory(ctx))
-    return _places[ctx]
+    found, prefix = _places.setdefault(ctx, {}), place()
+    if prefix not in found:
+        found[prefix] = Place(ctx, ItemMemory(ctx), prefix)
+    return found[prefix]
 
 
 @contextmanager

@@ -4,7 +4,7 @@
 |---|---|
 | model request | `<run>: model`, by order: a run makes one at a time |
 | tool call | `<run>: <tool> <call id>`: calls are made side by side, in any order; the model's id stays the same |
-| a run within a tool | `<step of the tool> > <run>: …` |
+| a run within a tool | `<step of the tool>/<run>: …` |
 | others (the tools of a server, checks of arguments) | pydantic-ai's name, by order, with the call id if there is one |
 
 `<run>` is the agent's name, with `~2` for its second run within the attempt.
@@ -13,9 +13,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -45,7 +43,7 @@ from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 from pydantic_core import to_jsonable_python
 
-from agentrun.agents.context import Answer, Context
+from agentrun.agents.context import Answer, Context, place
 from agentrun.agents.memory import ItemMemory
 from agentrun.errors import Fail
 from agentrun.frameworks.pydantic_ai.views import (
@@ -57,8 +55,6 @@ from agentrun.frameworks.pydantic_ai.views import (
     view_of_result,
 )
 
-_outer: ContextVar[str] = ContextVar("agentrun_pydantic_ai_outer", default="")
-"""The step of the tool within which runs are made, with the mark that ends it; empty outside tools."""
 _runs: WeakKeyDictionary[Context, Counter[str]] = WeakKeyDictionary()
 """How many runs of each name an attempt has made."""
 
@@ -75,7 +71,7 @@ class Run:
     @classmethod
     def of(cls, ctx: Context, name: str) -> Self:
         """The attempt's next run of this name, within the tool that makes it."""
-        full = f"{_outer.get()}{name}"
+        full = f"{place()}{name}"
         counts = _runs.setdefault(ctx, Counter())
         counts[full] += 1
         return cls(full if counts[full] == 1 else f"{full}~{counts[full]}", ctx, ItemMemory(ctx))
@@ -149,12 +145,7 @@ class Steps(JournalCallableOperationBackend[None]):
             return await this.memory.step(f"{this.name}: {what}", request, request=asked, view=view_of_response)
         if isinstance(operation_id, ToolsetCallToolId) and call_id is not None and context is not None:
             step = f"{this.name}: {context.tool_name} {call_id}"
-
-            async def call() -> object:
-                with _within(step):
-                    return await body()
-
-            return await this.memory.step(step, call, request=arguments_in(cache_key), view=view_of_result)
+            return await this.memory.step(step, body, request=arguments_in(cache_key), view=view_of_result)
         # Operations that are not known here, too: a later pydantic-ai may have more of them.
         return await this.memory.step(
             f"{name} {call_id}" if call_id is not None else name, body, request=arguments_in(cache_key), view=view_of
@@ -199,15 +190,6 @@ class ItemDurability(BaseDurabilityCapability[Any]):
             return ModelSettings() if is_ignored or is_set else ModelSettings(max_retries=0)
 
         return settings
-
-
-@contextmanager
-def _within(step: str) -> Iterator[None]:
-    before = _outer.set(f"{step} > ")
-    try:
-        yield
-    finally:
-        _outer.reset(before)
 
 
 def _report(payload: object, ctx: Context) -> None:
