@@ -95,8 +95,8 @@ class ItemJournal:
 class JournalSaver(InMemorySaver):
     """LangGraph's saver in memory, of which every write is also an entry of the journal.
 
-    Made on the event loop, and loaded before use. The methods that are not async are for other threads, where a node
-    that is a plain function may run a subgraph.
+    Made on the event loop, and loaded before use. Everything is written there: a node that is a plain function may run
+    a subgraph in its thread, or on a loop of its own.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -139,9 +139,35 @@ class JournalSaver(InMemorySaver):
         except RuntimeError:
             return False
 
-    # ---- writing, on the loop
+    # ---- writing
 
     async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        return await self._on_loop(self._put(config, checkpoint, metadata, new_versions))
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        await self._on_loop(self._put_writes(config, writes, task_id, task_path))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        await self._on_loop(self._delete_thread(thread_id))
+
+    async def _on_loop(self, writing: Coroutine[Any, Any, T]) -> T:
+        if self.is_on_loop():
+            return await writing
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(writing, self._loop))
+
+    async def _put(
         self,
         config: RunnableConfig,
         checkpoint: Checkpoint,
@@ -164,19 +190,19 @@ class JournalSaver(InMemorySaver):
         place = (entry.thread, entry.ns, channel)
         value, before = self.blobs[*place, version], self._newest.get(place)
         self._newest[place] = version
-        old = self.blobs.get((*place, before)) if before is not None else None
+        old = self.blobs.get((*place, before)) if before is not None and before != version else None
         more = growth(old[1], value[1]) if old is not None and old[0] == value[0] == "msgpack" else None
         if before is None or more is None:
             entry.values.append((channel, version, value))
         else:
             entry.grown.append((channel, version, before, *more))
 
-    async def aput_writes(
+    async def _put_writes(
         self,
         config: RunnableConfig,
         writes: Sequence[tuple[str, Any]],
         task_id: str,
-        task_path: str = "",
+        task_path: str,
     ) -> None:
         there = config["configurable"]
         thread, ns, id = there["thread_id"], there.get("checkpoint_ns", ""), get_checkpoint_id(config)
@@ -194,7 +220,7 @@ class JournalSaver(InMemorySaver):
         if new:
             await self._add(Writes(thread, ns, id, task_id, task_path, new), view=view_of_writes(writes, task_path))
 
-    async def adelete_thread(self, thread_id: str) -> None:
+    async def _delete_thread(self, thread_id: str) -> None:
         super().delete_thread(thread_id)
         await self._add(Deleted(thread_id), view="deleted")
 
@@ -206,14 +232,16 @@ class JournalSaver(InMemorySaver):
                 f"the graph's state is too large to be kept: {size / 1024 / 1024:.0f} MiB of at most {most}; {fix}"
             )
         self._adding = asyncio.create_task(self._journal.add(to_builtins(entry), view=view))
-        await self._adding
+        self._adding.add_done_callback(_ignore_result)
+        # Those that follow build on it, so it is added even if whoever waits is cancelled: a node has a time limit.
+        await asyncio.shield(self._adding)
 
     async def settle(self) -> None:
         """Return when everything that was written so far is on disk."""
         if self._adding is not None:
             await asyncio.shield(self._adding)
 
-    # ---- writing, from other threads
+    # ---- from other threads, without a loop
 
     def put(
         self,
@@ -222,7 +250,7 @@ class JournalSaver(InMemorySaver):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        return self._from_thread(self.aput(config, checkpoint, metadata, new_versions))
+        return self._from_thread(self._put(config, checkpoint, metadata, new_versions))
 
     def put_writes(
         self,
@@ -231,10 +259,10 @@ class JournalSaver(InMemorySaver):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        self._from_thread(self.aput_writes(config, writes, task_id, task_path))
+        self._from_thread(self._put_writes(config, writes, task_id, task_path))
 
     def delete_thread(self, thread_id: str) -> None:
-        self._from_thread(self.adelete_thread(thread_id))
+        self._from_thread(self._delete_thread(thread_id))
 
     def _from_thread(self, writing: Coroutine[Any, Any, T]) -> T:
         if self.is_on_loop():
@@ -244,6 +272,12 @@ class JournalSaver(InMemorySaver):
                 f"this graph runs on the event loop, and waiting there for the disk would block it; {fix}"
             )
         return asyncio.run_coroutine_threadsafe(writing, self._loop).result()
+
+
+def _ignore_result(adding: asyncio.Task[None]) -> None:
+    """Whoever waited for it may be gone: asyncio would report that nobody has seen its error."""
+    if not adding.cancelled():
+        adding.exception()
 
 
 class StartsWhenSaved(AsyncCallbackHandler):
