@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
+import weakref
 from collections import Counter
 from datetime import date
 from pathlib import Path
@@ -119,6 +121,15 @@ def test_the_users_objects_stay_as_they_are(tmp_path: Path) -> None:
         assert all(one is two for one, two in zip(agent.tools, tools, strict=True))
         assert all(one is two for one, two in zip(agent.handoffs, handoffs, strict=True))
     assert [dict(vars(tool)) for tool in bench.agent.tools] == fields
+
+
+def test_nothing_is_kept_of_an_attempt_that_is_over(tmp_path: Path) -> None:
+    bench = looks([], tmp_path)
+    attempts: list[weakref.ref[agentrun.Context]] = []
+    bench.agent.model.before = lambda _: attempts.append(weakref.ref(agentrun.current()))
+    assert bench.go().exit_code == 0
+    gc.collect()
+    assert attempts and not any(attempt() for attempt in attempts)
 
 
 def test_hooks_see_an_agent_of_the_same_class_and_name(tmp_path: Path) -> None:

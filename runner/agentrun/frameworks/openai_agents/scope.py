@@ -113,8 +113,9 @@ def _ignore_result(step: asyncio.Future[Any]) -> None:
 
 
 _run: ContextVar[Run | None] = ContextVar("agentrun_openai_agents_run", default=None)
-_places: WeakKeyDictionary[Context, dict[str, Place]] = WeakKeyDictionary()
-"""By attempt, and by the call of another framework that starts the run."""
+_numbers: WeakKeyDictionary[Context, dict[str, Iterator[int]]] = WeakKeyDictionary()
+"""Of the runs that an attempt begins, by the call of another framework that begins them. Not its Place, which would keep
+the context, and so itself, for ever."""
 
 
 def current_run() -> Run | None:
@@ -127,10 +128,8 @@ def place_in(ctx: Context) -> Place:
     run = _run.get()
     if run is not None and run.ctx is ctx:
         return run.place
-    found, prefix = _places.setdefault(ctx, {}), place()
-    if prefix not in found:
-        found[prefix] = Place(ctx, ItemMemory(ctx), prefix)
-    return found[prefix]
+    numbers, prefix = _numbers.setdefault(ctx, {}), place()
+    return Place(ctx, ItemMemory(ctx), prefix, numbers.setdefault(prefix, itertools.count(1)))
 
 
 @contextmanager
