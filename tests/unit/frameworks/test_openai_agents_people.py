@@ -138,6 +138,42 @@ def test_nested_steps_and_questions_are_named_after_the_outer_call(tmp_path: Pat
     assert bench.agent.model.told("h1") == "refund is through"
 
 
+@pytest.mark.parametrize("amounts", [(5, 6), (5, 5)])
+def test_calls_of_two_runs_with_the_same_id_are_a_question_each(amounts: tuple[int, int], tmp_path: Path) -> None:
+    """Some servers number the calls of each conversation: call_0, call_1, …."""
+    made: list[str] = []
+    refunds = []
+    for name, amount in zip(["first", "second"], amounts, strict=True):
+        turns = [call("refund", "call_0", order=name, amount=amount)], say(f"{name} is through")
+        helper = Agent(name=name, model=Script(made, *turns, name=name), tools=[refunding(made)])
+        refunds.append(helper.as_tool(name, "Refund it."))
+    turn = [call("first", "call_0", input=""), call("second", "call_1", input=""), call("look", "call_2", what="a")]
+    model = Script(made, turn, say("settled"))
+    bench = Bench(tmp_path, Agent(name="Support", model=model, tools=[*refunds, looking(made)]))
+    assert bench.go().exit_code == 3
+    assert bench.question()[1] == {"arguments": {"order": "first", "amount": amounts[0]}}
+    bench.answer(arguments={"order": "first", "amount": 1})
+    assert bench.go().exit_code == 3
+    assert bench.question()[1] == {"arguments": {"order": "second", "amount": amounts[1]}}
+    bench.answer(yes=False, text="not that one")
+    assert bench.go().exit_code == 0, bench.causes
+    assert made.count("refund call_0") == 1
+    assert bench.views["first call_0/refund call_0"].startswith("refunded 1 for first")
+
+
+def test_edited_arguments_are_not_those_of_a_later_call_of_another_run(tmp_path: Path) -> None:
+    made: list[str] = []
+    helping = Script(made, [call("refund", "call_1", order="17", amount=5)], say("refunded"), name="helper")
+    helper = Agent(name="Helper", model=helping, tools=[refunding(made)]).as_tool("help", "Ask the helper.")
+    model = Script(made, [call("help", "call_0", input="")], [call("look", "call_1", what="a")], say("settled"))
+    bench = Bench(tmp_path, Agent(name="Support", model=model, tools=[helper, looking(made)]))
+    assert bench.go().exit_code == 3
+    bench.answer(arguments={"order": "17", "amount": 1})
+    assert bench.go().exit_code == 0, bench.causes
+    assert bench.views["help call_0/refund call_1"].startswith("refunded 1 for 17")
+    assert model.told("call_1") == "saw a"
+
+
 def test_a_tool_may_ask_people_itself(tmp_path: Path) -> None:
     made: list[str] = []
 

@@ -20,15 +20,21 @@ async def decide(result: RunResult, run: Run) -> RunState[Any]:
     """
     state = result.to_state()
     for wanted in result.interruptions:
-        await _decide_call(wanted, state, run)
+        await _decide_call(wanted, state, _run_of(wanted, run))
     return state
+
+
+def _run_of(wanted: ToolApprovalItem, outer: Run) -> Run:
+    """The run that makes the call: the innermost of those that wait for it."""
+    waiting = [run for result, run in outer.within if any(wanted is one for one in result.interruptions)]
+    return max(waiting, key=lambda run: len(run.prefix), default=outer)
 
 
 async def _decide_call(wanted: ToolApprovalItem, state: RunState[Any], run: Run) -> None:
     name, arguments = wanted.qualified_name or wanted.name or "a tool", _parsed(wanted.arguments)
-    call_id = wanted.call_id or name
+    call = run.call_name(wanted.call_id or name)
     question = f"{wanted.agent.name} wants to call {name}. Approve?"
-    answer = await run.place.memory.ask(question, {"arguments": arguments}, key=f"{run.prefix}{call_id}")
+    answer = await run.place.memory.ask(question, {"arguments": arguments}, key=call)
     if not answer:
         state.reject(wanted, rejection_message=answer.text or None)
         return
@@ -39,7 +45,7 @@ async def _decide_call(wanted: ToolApprovalItem, state: RunState[Any], run: Run)
                 f"the arguments of {name} were edited in the answer, which only those of function tools can be; "
                 f"redo the item, and approve the call as it is or refuse it"
             )
-        run.edited[call_id] = chosen if isinstance(chosen, str) else json.dumps(chosen)
+        run.edited[call] = chosen if isinstance(chosen, str) else json.dumps(chosen)
     state.approve(wanted)
 
 

@@ -30,8 +30,12 @@ class ItemRunner(AgentRunner):
             return await self._inner.run(starting_agent, input, **options)
         given = options.pop("run_config", None)
         config = config_for(coerce_config(given))
+        run = outer.begin_nested()
         try:
-            return await self.run_as(outer.begin_nested(), starting_agent, input, config=config, **options)
+            result = await self.run_as(run, starting_agent, input, config=config, **options)
+            if result.interruptions:
+                run.within.append((result, run))
+            return result
         finally:
             if given is None:
                 await config.model_provider.aclose()
@@ -57,7 +61,9 @@ class ItemRunner(AgentRunner):
         options["run_config"] = config_for(coerce_config(options.get("run_config")))
         run = outer.begin_nested()
         with working_on(run):  # the task that it starts stays in it
-            return self._inner.run_streamed(run.copies.of(starting_agent), input, **options)
+            result = self._inner.run_streamed(run.copies.of(starting_agent), input, **options)
+        run.within.append((result, run))  # whether it is interrupted is known at its end
+        return result
 
 
 def installed_runner() -> ItemRunner:

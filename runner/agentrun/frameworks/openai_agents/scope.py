@@ -15,6 +15,8 @@ from agentrun.agents.context import Context, place
 from agentrun.agents.memory import ItemMemory
 
 if TYPE_CHECKING:
+    from agents import RunResult, RunResultStreaming
+
     from agentrun.frameworks.openai_agents.copies import Copies
     from agentrun.frameworks.openai_agents.servers import Servers
 
@@ -52,7 +54,9 @@ class Run:
     servers: Servers | None
     """Who connects MCP servers; None if the user does."""
     edited: dict[str, str] = field(default_factory=dict)
-    """By tool call id: the arguments that a person chose."""
+    """By `call_name`, of this run and those within it: the arguments that a person chose."""
+    within: list[tuple[RunResult | RunResultStreaming, Run]] = field(default_factory=list)
+    """The runs within this one that may have been interrupted: each knows the approvals that it is waiting for."""
     warned: set[str] = field(default_factory=set)
     agent: str = ""
     """The name of the agent whose turn it is."""
@@ -94,6 +98,10 @@ class Run:
             step.add_done_callback(_ignore_result)
             raise
 
+    def call_name(self, call_id: str) -> str:
+        """A tool call's name within the item: servers may give the same id to the calls of two runs."""
+        return f"{self.prefix}{call_id}"
+
     def begin_nested(self) -> Run:
         """A run that is started within this one."""
         return self._inside(self.place, self.place.next_prefix())
@@ -104,7 +112,7 @@ class Run:
         return self._inside(Place(self.ctx, self.place.memory, prefix), prefix)
 
     def _inside(self, place: Place, prefix: str) -> Run:
-        return Run(place, prefix, self.copies, self.servers, self.edited, self.warned)
+        return Run(place, prefix, self.copies, self.servers, self.edited, self.within, self.warned)
 
 
 def _ignore_result(step: asyncio.Future[Any]) -> None:

@@ -41,7 +41,7 @@ def remembering(tool: Tool) -> Tool:
         run = current_run()
         if run is None:
             return (await call_tool(inner, context, arguments))[0]
-        if (edited := run.edited.get(context.tool_call_id)) is not None:
+        if (edited := run.edited.get(run.call_name(context.tool_call_id))) is not None:
             arguments = edited
             set_arguments(context, edited)
         return await call(run, inner, context, arguments)
