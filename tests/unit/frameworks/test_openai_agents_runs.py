@@ -10,6 +10,8 @@ import pytest
 from agents import (
     Agent,
     GuardrailFunctionOutput,
+    InputGuardrail,
+    RunConfig,
     Runner,
     function_tool,
     handoff,
@@ -18,6 +20,8 @@ from agents import (
 )
 from agents.run import AgentRunner, get_default_agent_runner
 
+import agentrun
+from agentrun.frameworks import openai_agents
 from unit.frameworks.openai_bench import Bench, Script, call, killed_at_every_commit, looking, say
 
 
@@ -156,6 +160,42 @@ def test_guardrails_beside_the_model_lose_nothing_with_a_crash_at_every_commit(l
     bench = guarded([], tmp_path)
     assert bench.go().exit_code == 0
     assert {"guardrail polite/model Judge", "guardrail on_topic/model Judge", "model Support"} < set(bench.views)
+
+
+def test_guardrails_of_one_name_do_not_mix_whichever_is_first(tmp_path: Path) -> None:
+    turns = ["polite", "brief", "polite of the run", "brief", "polite of the run", "polite"]
+    heard: list[tuple[str, str]] = []
+
+    def guardrail(topic: str) -> Any:
+        judge = Agent(name="Judge", model=Script([], say(topic)))
+
+        async def check(context: Any, agent: Any, input: Any) -> GuardrailFunctionOutput:
+            while turns[0] != topic:
+                await asyncio.sleep(0)
+            heard.append((topic, (await Runner.run(judge, "well?")).final_output))
+            turns.pop(0)
+            return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+        return InputGuardrail(check)
+
+    async def fail_once(_: int) -> None:
+        while len(turns) > (3 if agentrun.current().attempt == 1 else 0):
+            await asyncio.sleep(0)
+        if agentrun.current().attempt == 1:
+            raise ConnectionError("no answer")
+
+    model = Script([], say("done"))
+    model.before = fail_once
+    agent = Agent(name="Support", model=model, input_guardrails=[guardrail("polite"), guardrail("brief")])
+    config = RunConfig(input_guardrails=[guardrail("polite of the run")])
+
+    async def support(item: agentrun.Item, ctx: agentrun.Context) -> Any:
+        return (await openai_agents.run(agent, item.text, ctx=ctx, run_config=config)).final_output
+
+    bench = Bench(tmp_path, support)
+    assert bench.go(retries=1).exit_code == 0, bench.causes
+    assert len(heard) == 6
+    assert all(topic == said for topic, said in heard)
 
 
 def test_a_tripwire_is_the_items_own_failure_and_a_finished_response_is_kept(tmp_path: Path) -> None:

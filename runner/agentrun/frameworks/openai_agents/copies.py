@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import wraps
 from inspect import isawaitable
@@ -36,8 +37,8 @@ class Copies:
             new.tools = [tools.remembering(tool) for tool in agent.tools]
             if isinstance(agent.model, Model):
                 new.model = model.remembering(agent.model)
-            new.input_guardrails = [_named(guardrail) for guardrail in agent.input_guardrails]
-            new.output_guardrails = [_named(guardrail) for guardrail in agent.output_guardrails]
+            new.input_guardrails = _named(agent.input_guardrails, "guardrail")
+            new.output_guardrails = _named(agent.output_guardrails, "guardrail")
             new.handoffs = [self.of(to) if isinstance(to, Agent) else self._handoff(to) for to in agent.handoffs]
         return self._of[id(agent)][1]
 
@@ -79,8 +80,18 @@ def _item_class(cls: type[Agent[Any]]) -> type[Agent[Any]]:
     return _classes[cls]
 
 
-def _named(guardrail: _Guardrail) -> _Guardrail:
-    """Whatever agents the guardrail runs are named after it: it may be at work beside others, and beside its agent."""
+def _named(guardrails: Sequence[_Guardrail], kind: str) -> list[_Guardrail]:
+    """Whatever agents a guardrail runs are named after it: it may be at work beside others, and beside its agent."""
+    seen: Counter[str] = Counter()
+    made = []
+    for guardrail in guardrails:
+        name = f"{kind} {guardrail.get_name()}"
+        seen[name] += 1  # those that one function makes have one name
+        made.append(_inside(guardrail, name if seen[name] == 1 else f"{name}~{seen[name]}"))
+    return made
+
+
+def _inside(guardrail: _Guardrail, name: str) -> _Guardrail:
     check = cast(Callable[..., Any], guardrail.guardrail_function)
     if getattr(check, "_agentrun_named", False):
         return guardrail
@@ -90,7 +101,7 @@ def _named(guardrail: _Guardrail) -> _Guardrail:
         run = current_run()
         if run is None:
             return await _awaited(check(*args))
-        with working_on(run.inside(f"guardrail {guardrail.get_name()}")):
+        with working_on(run.inside(name)):
             return await _awaited(check(*args))
 
     named._agentrun_named = True  # type: ignore[attr-defined]
@@ -109,6 +120,6 @@ def config_for(given: RunConfig | None) -> RunConfig:
         config,
         model_provider=provider if isinstance(provider, model.ItemProvider) else model.ItemProvider(provider),
         model=model.remembering(config.model) if isinstance(config.model, Model) else config.model,
-        input_guardrails=config.input_guardrails and [_named(guardrail) for guardrail in config.input_guardrails],
-        output_guardrails=config.output_guardrails and [_named(guardrail) for guardrail in config.output_guardrails],
+        input_guardrails=config.input_guardrails and _named(config.input_guardrails, "run's guardrail"),
+        output_guardrails=config.output_guardrails and _named(config.output_guardrails, "run's guardrail"),
     )
