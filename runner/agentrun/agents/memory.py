@@ -7,16 +7,17 @@ order.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from agentrun.agents.context import Answer, Context, answer_in, digest_of, end_of, expect, within
 from agentrun.agents.messages import Ask, EntriesGet, EntryAdd, KnownEntries, KnownStep, Reply, StepGet, StepPut
 from agentrun.values.json import decode, encode
 
-
-__all__ = ["ItemMemory", "digest_of"]
+__all__ = ["ItemMemory", "SideBySide", "digest_of"]
+_T = TypeVar("_T")
 
 
 class ItemMemory:
@@ -77,3 +78,36 @@ class ItemMemory:
         """A person's answer to the question with this key, whatever its words are; raises Parked until it is given."""
         message = Ask(question, decode(encode(dict(details), name=f"the question {question!r}")), key)
         return answer_in(await end_of(self._ctx).call(message), question)
+
+
+class SideBySide:
+    """Calls of one run that a framework makes side by side.
+
+    When one of them fails, or asks a person, the framework cancels the others in the middle of what they do, or leaves
+    their threads alone; the next attempt would do it once more. So a call that fails waits here until the others have
+    ended and are remembered.
+    """
+
+    def __init__(self) -> None:
+        self._going: set[asyncio.Future[None]] = set()
+
+    async def make(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        """The result of the call; what it raises is raised when no other is being made any more."""
+        going: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._going.add(going)
+        try:
+            return await call()
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self._end(going)
+            while self._going:
+                await asyncio.wait(self._going)
+            raise
+        finally:
+            self._end(going)
+
+    def _end(self, going: asyncio.Future[None]) -> None:
+        self._going.discard(going)
+        if not going.done():
+            going.set_result(None)

@@ -183,6 +183,48 @@ def test_a_signal_in_a_tool_reaches_the_runner(
     assert str(signal) in str([summary.reason, *bench.causes])
 
 
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_call_beside_one_that_fails_or_asks_comes_to_its_end_and_is_not_made_again(
+    asks: bool, nested: bool, tmp_path: Path
+) -> None:
+    made: list[str] = []
+
+    @function_tool
+    async def send(what: str) -> str:
+        made.append("send")
+        while "check" not in made:
+            await asyncio.sleep(0)
+        for _ in range(200):  # in which it would be cancelled
+            await asyncio.sleep(0)
+        return "sent"
+
+    @function_tool(failure_error_function=None)
+    async def check(what: str) -> str:
+        made.append("check")
+        while "send" not in made:
+            await asyncio.sleep(0)
+        if asks:
+            await agentrun.current().ask("Is it right?")
+        elif made.count("check") == 1:
+            raise ConnectionError("no answer")
+        return "right"
+
+    tools: list[Any] = [send, check]
+    turn = [call("send", "c1", what="a"), call("check", "c2", what="a")]
+    if nested:
+        model = Script(made, [call("check", "n1", what="a")], say("right"), name="helper")
+        helper = Agent(name="Helper", model=model, tools=[check]).as_tool("help", "Ask the helper.")
+        tools, turn[1] = [send, helper], call("help", "c2", input="a")
+    bench = Bench(tmp_path, Agent(name="Support", model=Script([], turn, say("done")), tools=tools))
+    if asks:
+        assert bench.go().exit_code == 3
+        bench.answer()
+    assert bench.go(retries=1).exit_code == 0, bench.causes
+    assert made.count("send") == 1
+    assert made.count("check") == 2
+
+
 def test_a_model_that_a_nested_agent_cannot_reach_is_tried_again_and_not_told_to_the_outer_one(tmp_path: Path) -> None:
     made: list[str] = []
     inner = Script(made, say("found"), name="inner")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,43 @@ def test_what_a_tool_raises_to_end_its_item_reaches_the_runner(
     assert {name: count for name, count in summary.counts.items() if count and name != "pending"} == counts
     assert script.made.count("support: model#0") == 1
     assert script.made.count("support: check c1#0") == (3 if isinstance(signal, agentrun.Retry) else 1)
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_call_beside_one_that_fails_or_asks_comes_to_its_end_and_is_not_made_again(
+    asks: bool, tmp_path: Path
+) -> None:
+    script = Script([[call("send", "c1"), call("check", "c2")], say("done")])
+    agent = Agent(script.model, name="support")
+    made: list[str] = []
+
+    @agent.tool_plain
+    async def send() -> str:
+        made.append("send")
+        while "check" not in made:
+            await asyncio.sleep(0)
+        for _ in range(200):  # in which it would be cancelled
+            await asyncio.sleep(0)
+        return "sent"
+
+    @agent.tool_plain
+    async def check() -> str:
+        made.append("check")
+        while "send" not in made:
+            await asyncio.sleep(0)
+        if asks:
+            await agentrun.current().ask("Is it right?")
+        elif made.count("check") == 1:
+            raise ConnectionError("no answer")
+        return "right"
+
+    bench = Bench(tmp_path, agent)
+    if asks:
+        assert bench.go().exit_code == 3
+        bench.answer()
+    assert bench.go(retries=1).exit_code == 0, bench.causes()
+    assert made.count("send") == 1
+    assert made.count("check") == 2
 
 
 def test_a_limit_of_usage_fails_the_item_at_once(tmp_path: Path) -> None:

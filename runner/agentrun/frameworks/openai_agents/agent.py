@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from agents import Agent, RunConfig, RunErrorHandlers, RunHooks, RunResult, RunState
-from agents.exceptions import AgentsException, UserError
+from agents.exceptions import UserError
 from agents.run_config import DEFAULT_MAX_TURNS
 from pydantic_core import to_jsonable_python
 
@@ -18,6 +18,7 @@ from agentrun.frameworks.openai_agents.copies import Copies, config_for
 from agentrun.frameworks.openai_agents.runner import Input, installed_runner
 from agentrun.frameworks.openai_agents.scope import Carried, Run, place_in
 from agentrun.frameworks.openai_agents.servers import Servers
+from agentrun.frameworks.openai_agents.tools import wrapped_in
 from agentrun.item import Item
 
 if TYPE_CHECKING:
@@ -94,11 +95,8 @@ async def _run(
         return result
     except Carried as carried:
         error: Exception = carried.error
-    except UserError as wrapped:
-        # The SDK wraps what tools and MCP servers raise; what it was says whether to try again.
-        cause = wrapped.__cause__
-        is_wrapped = isinstance(cause, Exception) and not isinstance(cause, AgentsException)
-        error = cause if is_wrapped and isinstance(cause, Exception) else wrapped
+    except UserError as wrapper:
+        error = wrapped_in(wrapper) or wrapper
     finally:
         if given is None:
             await config.model_provider.aclose()

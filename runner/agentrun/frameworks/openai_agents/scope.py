@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from agentrun.agents.context import Context, place
-from agentrun.agents.memory import ItemMemory
+from agentrun.agents.memory import ItemMemory, SideBySide
 
 if TYPE_CHECKING:
     from agents import RunResult, RunResultStreaming
@@ -58,6 +58,8 @@ class Run:
     within: list[tuple[RunResult | RunResultStreaming, Run]] = field(default_factory=list)
     """The runs within this one that may have been interrupted: each knows the approvals that it is waiting for."""
     warned: set[str] = field(default_factory=set)
+    calls: SideBySide = field(default_factory=SideBySide)
+    """Of tools, in this run alone."""
     agent: str = ""
     """The name of the agent whose turn it is."""
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from agents import FunctionTool, Tool, ToolOutputFileContent, ToolOutputImage, ToolOutputText
-from agents.exceptions import AgentsException
+from agents.exceptions import AgentsException, UserError
 from agents.tool import ApplyPatchTool, ComputerTool, CustomTool, LocalShellTool, ShellTool
 from agents.tool_context import ToolContext
 
@@ -44,7 +44,7 @@ def remembering(tool: Tool) -> Tool:
         if (edited := run.edited.get(run.call_name(context.tool_call_id))) is not None:
             arguments = edited
             set_arguments(context, edited)
-        return await call(run, inner, context, arguments)
+        return await run.calls.make(partial(call, run, inner, context, arguments))
 
     return with_invoker(tool, invoke)
 
@@ -104,7 +104,8 @@ def _state_of(context: ToolContext[Any]) -> str:
 def _carrying(body: Invoke, *, is_run: bool) -> Invoke:
     """What agentrun must hear of passes by the place where the SDK makes a message for the model of it.
 
-    Of an agent's run that is also a model that cannot be reached: whether to try again is for agentrun to say.
+    Of an agent's run that is also a model that cannot be reached, or what a tool raises: whether to try again is for
+    agentrun to say. It is not remembered, so it cannot be told to the outer agent's model either.
     """
 
     async def carry(context: ToolContext[Any], arguments: str) -> Any:
@@ -112,14 +113,21 @@ def _carrying(body: Invoke, *, is_run: bool) -> Invoke:
             return await body(context, arguments)
         except AgentSignal as signal:
             raise Carried(signal) from signal
-        except AgentsException:
-            raise
         except Exception as error:
-            if is_run and current_run() is not None:
-                raise Carried(error) from error
+            inner = wrapped_in(error) if isinstance(error, AgentsException) else error
+            if inner is not None and is_run and current_run() is not None:
+                raise Carried(inner) from error
             raise
 
     return carry
+
+
+def wrapped_in(error: Exception) -> Exception | None:
+    """What a tool or an MCP server raised, which the SDK wraps: what it was says whether to try again."""
+    cause = error.__cause__
+    if isinstance(error, UserError) and isinstance(cause, Exception) and not isinstance(cause, AgentsException):
+        return cause
+    return None
 
 
 def _dump(output: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
@@ -44,7 +45,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_core import to_jsonable_python
 
 from agentrun.agents.context import Answer, Context, place
-from agentrun.agents.memory import ItemMemory
+from agentrun.agents.memory import ItemMemory, SideBySide
 from agentrun.errors import Fail
 from agentrun.frameworks.pydantic_ai.views import (
     arguments_in,
@@ -67,6 +68,7 @@ class Run:
     ctx: Context
     memory: ItemMemory
     asked: Counter[str] = field(default_factory=Counter)
+    calls: SideBySide = field(default_factory=SideBySide)
 
     @classmethod
     def of(cls, ctx: Context, name: str) -> Self:
@@ -145,7 +147,8 @@ class Steps(JournalCallableOperationBackend[None]):
             return await this.memory.step(f"{this.name}: {what}", request, request=asked, view=view_of_response)
         if isinstance(operation_id, ToolsetCallToolId) and call_id is not None and context is not None:
             step = f"{this.name}: {context.tool_name} {call_id}"
-            return await this.memory.step(step, body, request=arguments_in(cache_key), view=view_of_result)
+            remembered = partial(this.memory.step, step, body, request=arguments_in(cache_key), view=view_of_result)
+            return await this.calls.make(remembered)
         # Operations that are not known here, too: a later pydantic-ai may have more of them.
         return await this.memory.step(
             f"{name} {call_id}" if call_id is not None else name, body, request=arguments_in(cache_key), view=view_of
