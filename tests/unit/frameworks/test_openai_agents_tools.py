@@ -24,6 +24,7 @@ from agents import (
     function_tool,
 )
 from agents.mcp import MCPServerStdio
+from pydantic import BaseModel
 
 import agentrun
 from agentrun.frameworks import openai_agents
@@ -94,6 +95,35 @@ def test_the_model_is_told_the_same_when_a_result_is_remembered(output: Any, tmp
 
 async def _run_plainly(bench: Bench) -> None:
     await Runner.run(bench.agent, "hello")
+
+
+class Verdict(BaseModel):
+    amount: int
+
+
+def test_a_tools_result_that_is_the_final_output_keeps_its_type(tmp_path: Path) -> None:
+    made: list[Any] = []
+
+    @function_tool
+    def judge(amount: int) -> Verdict:
+        made.append("judge")
+        return Verdict(amount=amount)
+
+    model = Script([], [call("judge", "c1", amount=5)])
+    agent = Agent(name="Support", model=model, tools=[judge], output_type=Verdict)
+    agent.tool_use_behavior = "stop_on_first_tool"
+
+    async def support(item: agentrun.Item, ctx: agentrun.Context) -> Any:
+        result = await openai_agents.run(agent, item.text, ctx=ctx)
+        made.append(result.final_output)
+        if ctx.attempt == 1:
+            raise ConnectionError("no answer")
+        return result.final_output.amount
+
+    bench = Bench(tmp_path, support)
+    assert bench.go(retries=1).exit_code == 0, bench.causes
+    assert made == ["judge", Verdict(amount=5), Verdict(amount=5)]
+    assert bench.outputs == [5]
 
 
 def test_the_view_of_an_image_is_not_its_bytes(tmp_path: Path) -> None:

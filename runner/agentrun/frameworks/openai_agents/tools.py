@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -9,6 +10,9 @@ from agents import FunctionTool, Tool, ToolOutputFileContent, ToolOutputImage, T
 from agents.exceptions import AgentsException, UserError
 from agents.tool import ApplyPatchTool, ComputerTool, CustomTool, LocalShellTool, ShellTool
 from agents.tool_context import ToolContext
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticSchemaGenerationError
+from pydantic_core import PydanticSerializationError
 
 from agentrun.agents.memory import digest_of
 from agentrun.errors import AgentSignal
@@ -64,6 +68,7 @@ async def _call_agent(run: Run, tool: FunctionTool, context: ToolContext[Any], a
 
 async def _call_function(run: Run, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
     name = f"{tool.name} {context.tool_call_id}"
+    final = context.agent.output_type if context.agent is not None else None
     failure: Exception | None = None
 
     async def call() -> Any:
@@ -80,7 +85,8 @@ async def _call_function(run: Run, tool: FunctionTool, context: ToolContext[Any]
                 f"tool {tool.name!r} changed the run's context; only its result is remembered, so an item that is "
                 f"resumed does not see that change"
             )
-        return {**_dump(output), "failed": True} if is_message else _dump(output)
+        kept = _dump(output, final)
+        return {**kept, "failed": True} if is_message else kept
 
     try:
         known = await run.remember(name, call, request=arguments, view=_view)
@@ -90,7 +96,7 @@ async def _call_function(run: Run, tool: FunctionTool, context: ToolContext[Any]
         raise Carried(error) from error
     if known.get("failed"):
         mark_failed(context)
-    return _load(known)
+    return _load(known, final)
 
 
 def _state_of(context: ToolContext[Any]) -> str:
@@ -130,16 +136,30 @@ def wrapped_in(error: Exception) -> Exception | None:
     return None
 
 
-def _dump(output: Any) -> dict[str, Any]:
-    """A tool's result: what the model is told of it is the same when it is loaded."""
+def _dump(output: Any, final: Any) -> dict[str, Any]:
+    """A tool's result: what the model is told of it is the same when it is loaded.
+
+    So is a result of the type of the agent's final output, `final`, which it may be (`tool_use_behavior`).
+    """
     if isinstance(output, list | tuple) and output and all(type(one) in _PARTS for one in output):
         return {"parts": [_part(one) for one in output]}
     if type(output) in _PARTS:
         return {"part": _part(output)}
-    return {"value": output if _is_json(output) else str(output)}
+    if _is_json(output):
+        return {"value": output}
+    if isinstance(final, type) and type(output) is final:
+        with suppress(PydanticSchemaGenerationError, PydanticSerializationError, ValidationError):
+            fields = TypeAdapter(final).dump_python(output, mode="json", by_alias=True)
+            if TypeAdapter(final).validate_python(fields) == output:
+                return {"final": fields}
+    return {"value": str(output)}
 
 
-def _load(known: dict[str, Any]) -> Any:
+def _load(known: dict[str, Any], final: Any) -> Any:
+    if "final" in known:
+        with suppress(PydanticSchemaGenerationError, ValidationError):  # the agent may have changed since
+            return TypeAdapter(final).validate_python(known["final"])
+        return known["final"]
     if "parts" in known:
         return [_PARTS_BY_NAME[part["kind"]].model_validate(part["fields"]) for part in known["parts"]]
     if "part" in known:
@@ -165,8 +185,8 @@ def _is_json(value: Any) -> bool:
 
 
 def _view(known: Any) -> str:
-    if "value" in known:
-        return _shown(known["value"])
+    if "value" in known or "final" in known:
+        return _shown(known.get("value", known.get("final")))
     return "\n".join(_shown(part["fields"]) for part in known.get("parts") or [known["part"]])
 
 
