@@ -293,6 +293,13 @@ def test_a_result_that_is_no_json_fails_the_item_at_once(tmp_path: Path) -> None
     assert "cannot be kept as JSON" in bench.causes()[0]
 
 
+def test_a_missing_key_stops_the_run_and_fails_no_item(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    bench = Bench(tmp_path, Agent("openai:gpt-4o", name="support", defer_model_check=True), items=["a", "b"])
+    assert bench.go().exit_code == 4
+    assert bench.causes() == []
+
+
 def test_what_cannot_be_run_is_told_before_the_first_item(tmp_path: Path) -> None:
     class Deps:
         pass

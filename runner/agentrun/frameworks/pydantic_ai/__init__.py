@@ -22,7 +22,7 @@ from pydantic_ai.agent import AbstractAgent, AgentRunResult
 from pydantic_ai.capabilities import AbstractCapability, HandleDeferredToolCalls
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessage, UserContent
-from pydantic_ai.models import Model
+from pydantic_ai.models import Model, infer_model
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.toolsets import AbstractToolset
 from pydantic_ai.usage import UsageLimits
@@ -30,7 +30,7 @@ from pydantic_core import to_jsonable_python
 
 from agentrun.agents.context import Context
 from agentrun.agents.prompts.attachment import read_attachment
-from agentrun.errors import AgentError, Fail
+from agentrun.errors import AgentError, Fail, Stop
 from agentrun.frameworks.pydantic_ai.steps import ItemDurability, Run
 from agentrun.item import Item
 
@@ -88,21 +88,37 @@ async def run(
         ItemDurability(this, name=this.name, models=models),
         HandleDeferredToolCalls(this.resolve),
     ]
-    result: AgentRunResult[Any] = await agent.run(
-        prompt,
-        deps=deps,
-        model=model,
-        model_settings=model_settings,
-        message_history=message_history,
-        usage_limits=usage_limits,
-        output_type=output_type,
-        instructions=instructions,
-        capabilities=capabilities,
-        infer_name=False,  # it would name the user's agent after our own variable
-    )
+    try:
+        result: AgentRunResult[Any] = await agent.run(
+            prompt,
+            deps=deps,
+            model=model,
+            model_settings=model_settings,
+            message_history=message_history,
+            usage_limits=usage_limits,
+            output_type=output_type,
+            instructions=instructions,
+            capabilities=capabilities,
+            infer_name=False,  # it would name the user's agent after our own variable
+        )
+    except (UserError, ImportError) as error:
+        if _cannot_be_made(model or agent.model):
+            # For want of a key above all: that is so for every item.
+            raise Stop(str(error)) from error
+        raise
     if isinstance(result.output, DeferredToolRequests):
         raise Fail("the agent ended with tool calls that nobody answered; remove what resolves only some of them")
     return result
+
+
+def _cannot_be_made(model: Model | str | None) -> bool:
+    """Whether it is a model's name, and there is no model for it here."""
+    try:
+        if isinstance(model, str):
+            infer_model(model)
+    except (UserError, ImportError):
+        return True
+    return False
 
 
 def _name_of(agent: AnyAgent) -> str:
