@@ -183,7 +183,8 @@ class Context:
 
         The result is on disk before it is returned. When the item is run again, after a crash, a failure or a pause,
         the remembered result is returned and the function is not called; the n-th step of a name is matched with the
-        n-th of that name, in the agent or within the same node or tool call. In an async agent: `await ctx.step(…)`, with a plain or an async function.
+        n-th of that name, in the agent or within the same node or tool call. In an async agent: `await ctx.step(…)`,
+        with a plain or an async function.
         """
         end = self._open_end()
         if end.awaits:

@@ -124,8 +124,8 @@ def _ignore_result(step: asyncio.Future[Any]) -> None:
 
 _run: ContextVar[Run | None] = ContextVar("agentrun_openai_agents_run", default=None)
 _numbers: WeakKeyDictionary[Context, dict[str, Iterator[int]]] = WeakKeyDictionary()
-"""Of the runs that an attempt begins, by the call of another framework that begins them. Not its Place, which would keep
-the context, and so itself, for ever."""
+"""Of the runs that an attempt begins, by the call of another framework that begins them. Not its Place, which would
+keep the context, and so itself, for ever."""
 
 
 def current_run() -> Run | None:

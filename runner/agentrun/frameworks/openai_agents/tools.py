@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from agents import FunctionTool, Tool, ToolOutputFileContent, ToolOutputImage, ToolOutputText
+from agents import Agent, FunctionTool, Tool, ToolOutputFileContent, ToolOutputImage, ToolOutputText
 from agents.exceptions import AgentsException, UserError
 from agents.tool import ApplyPatchTool, ComputerTool, CustomTool, LocalShellTool, ShellTool
 from agents.tool_context import ToolContext
@@ -68,7 +68,7 @@ async def _call_agent(run: Run, tool: FunctionTool, context: ToolContext[Any], a
 
 async def _call_function(run: Run, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
     name = f"{tool.name} {context.tool_call_id}"
-    final = context.agent.output_type if context.agent is not None else None
+    final = context.agent.output_type if isinstance(context.agent, Agent) else None
     failure: Exception | None = None
 
     async def call() -> Any:
