@@ -103,7 +103,7 @@ def test_an_answer_never_reaches_the_same_words_of_another_node(bench: Bench) ->
 
 
 def test_the_same_node_side_by_side_asks_for_each_of_its_tasks(bench: Bench) -> None:
-    async def asks(state: dict[str, str]) -> Trace:
+    async def asks(state: Any) -> Trace:
         answer = await agentrun.current().ask("Sure?", about=state["about"])
         return {"done": [f"{state['about']} {answer.text}"]}
 
