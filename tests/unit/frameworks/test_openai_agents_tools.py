@@ -30,7 +30,7 @@ import agentrun
 from agentrun.frameworks import openai_agents
 from unit.frameworks.openai_bench import Bench, Script, call, looking, say
 from unit.launch.bench import HookedFolder
-from waiting import eventually
+from waiting import PATIENCE_SECONDS, eventually
 
 
 def bench_of(folder: Path, *tools: Any, fails_after: bool = False, **options: Any) -> Bench:
@@ -331,7 +331,8 @@ def test_the_tools_of_an_mcp_server_are_remembered_and_it_is_connected_and_close
     made: list[str] = []
     log = tmp_path / "calls"
     server = MCPServerStdio(
-        {"command": sys.executable, "args": [str(Path(__file__).with_name("mcp_server.py")), str(log)]}
+        {"command": sys.executable, "args": [str(Path(__file__).with_name("mcp_server.py")), str(log)]},
+        client_session_timeout_seconds=PATIENCE_SECONDS,
     )
     failed: list[int] = []
 

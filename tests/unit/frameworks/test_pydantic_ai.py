@@ -20,6 +20,7 @@ from pydantic_ai.usage import RequestUsage, UsageLimits
 import agentrun
 from agentrun.frameworks import pydantic_ai
 from unit.frameworks.pydantic_bench import Bench, Script, Turn, call, go_with_deaths, returned, say
+from waiting import PATIENCE_SECONDS
 
 SEARCHES: list[Turn] = [
     [call("search", "c1", query="a"), call("search", "c2", query="b")],
@@ -334,7 +335,8 @@ def test_calls_of_an_mcp_server_are_remembered(tmp_path: Path, landed: bool) -> 
     calls.touch()
     transport = StdioTransport(sys.executable, [str(tmp_path / "server.py")], env={"CALLS": str(calls)})
     script = Script([[call("read", "c1", name="x")], [call("read", "c2", name="y")], say("ok")])
-    bench = Bench(tmp_path, Agent(script.model, name="support", toolsets=[MCPToolset(transport, id="files")]))
+    files = MCPToolset[None](transport, id="files", init_timeout=PATIENCE_SECONDS, read_timeout=PATIENCE_SECONDS)
+    bench = Bench(tmp_path, Agent(script.model, name="support", toolsets=[files]))
     go_with_deaths(bench, script.made, landed=landed)
     assert returned(script.last) == {"c1": "the text of x", "c2": "the text of y"}
     if landed:
