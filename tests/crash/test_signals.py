@@ -114,10 +114,8 @@ def stop_once(job: Place, rng: random.Random) -> bool:
     if has_begun:
         assert process.returncode == 128 + number, f"it died of the signal: {told}"
         assert "stopped by" in job.said[said_before:], told
-        # After a second signal it exits hard when these seconds are over: a machine that stands still is no reason to stay.
-        is_hard = allowed == AT_ONCE_SECONDS and seconds >= AT_ONCE_SECONDS
-        if is_hard:
-            return True
+        if allowed == AT_ONCE_SECONDS and seconds >= AT_ONCE_SECONDS:
+            return True  # a second signal: when these seconds are over it exits hard, whatever the machine is busy with
         assert "agentrun resume" in job.said[said_before:], told
         assert job.state()["running"] == [], f"not a clean stop: {told}"
     return True
