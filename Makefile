@@ -33,8 +33,7 @@ demo: $(RUNTIME) ## the sample batch of 200 documents, offline
 	@.ci/after-demo $(BIN)
 
 test: $(STAMP) ## all tests but the areas and the gate
-	@rm -f .pytest_cache/v/cache/lastfailed
-	$(PYTEST) --durations 15 || $(BIN)/python .ci/once-more
+	$(PYTEST) --durations 15
 
 quick: $(STAMP) ## unit and contract tests, in less than a minute
 	$(PYTEST) tests/unit tests/contract

@@ -7,8 +7,7 @@ that copy. Only a failed assertion counts as a catch: a timeout or another error
 same tests run against an unchanged copy, and must pass.
 
 Some bugs show only when a kill or a signal comes at the right moment. What was missed is therefore tried again, at most
-twice, and the line says so; so is the unchanged copy, because its tests run beside seeded bugs, which may kill what is
-not theirs.
+twice, and the line says so.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class Verdict:
 def judge(mutant: Mutant) -> Verdict:
     """The verdict on a bug: of the first try that caught it, or of the last."""
     verdict = _judge_once(mutant)
-    while not verdict.is_right and verdict.tries < TRIES:
+    while not verdict.is_right and mutant is not WITHOUT and verdict.tries < TRIES:
         verdict = replace(_judge_once(mutant), tries=verdict.tries + 1)
     return verdict
 
