@@ -7,7 +7,7 @@ It keeps nothing between requests: it decides by the conversation that it is sen
     <<inside note, note>>             what the text says that it gives to a tool with a parameter `input`: another agent
     <<wrong>>                         its first final answer is "wrong"; if that is sent back, the next one is right
 
-Without a word about tools they are `search, weigh, note`: 4 requests and 3 tool calls. A handoff is a tool, too. Each
+Without the mark, the tools are `search, weigh, note`: 4 requests and 3 tool calls. A handoff is a tool, too. Each
 text among the arguments says the key and the call's place, so that no two calls of an item are the same. The final
 answer lists the results of all calls, in the calls' order; it is structured where the request wants that. Ids are
 random: whoever asks again gets other ones. As real servers do, it refuses a conversation with a call that has no

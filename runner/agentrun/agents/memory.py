@@ -40,9 +40,9 @@ class ItemMemory:
     ) -> Any:
         """The result of `call`, in its JSON form, remembered under the name.
 
-        The result is on disk before it is returned. In a later attempt it is returned without a call. `request` is what
-        the call is made with, in any form with a `repr`: if it differs from that of the remembered result, the item's
-        log says so. `view` makes the few words that people see of the result.
+        The result is on disk before it is returned. A later attempt gets the remembered result without a call.
+        `request` is the input of the call, as any value with a stable `repr`. If a later attempt has another request,
+        the item's log says so. `view` describes the result to people in a few words.
         """
         if failed := self._failed.pop(name, None):
             n, self._failed[name] = failed[0], failed[1:]

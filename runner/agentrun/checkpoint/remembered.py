@@ -69,7 +69,7 @@ class Recall:
     def __init__(self, remembered: Remembered) -> None:
         self.remembered = remembered
         self.warning = ""
-        """How the order of the steps differs from that of the attempt that is remembered."""
+        """How the order of the steps differs from the remembered attempt's order."""
         self._asked: Counter[str] = Counter()
         self._questions: Counter[str] = Counter()
         self._begun: dict[tuple[str, int], tuple[int, str]] = {}
