@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -16,6 +17,7 @@ from agentrun.agents.messages import Message, Reply
 from agentrun.errors import AgentError
 from agentrun.executors.calling import CLOSE_SECONDS, close_agent, perform_async, warn_of_close
 from agentrun.executors.local import LocalEnd, is_on_loop
+from agentrun.executors.offloading import Calls, all_ended, leave_threads, note_threads
 from agentrun.executors.prints import capture_to
 from agentrun.system.deadlines import Deadline
 
@@ -33,9 +35,9 @@ STOP_SECONDS = 1.0
 class LoopExecutor:
     """Each attempt is a task, which a timeout cancels.
 
-    A task that swallows the cancellation is cancelled again and again. If it has not ended after `CANCEL_SECONDS` its
-    item fails with the code `THREAD_TIMEOUT`, and the slot stays taken until the task does end: there are never two
-    live attempts of one item, nor more than `concurrency` in all.
+    A task that swallows the cancellation is cancelled again and again. If it, or a thread in which it runs a function,
+    has not ended after `CANCEL_SECONDS` its item fails with the code `THREAD_TIMEOUT`, and the slot stays taken until
+    they do end: there are never two live attempts of one item, nor more than `concurrency` in all.
     """
 
     def __init__(self, job: Job, agent: Agent) -> None:
@@ -43,13 +45,17 @@ class LoopExecutor:
         self._agent = agent
         self._target: Any = agent.target
         self._live = 0
-        self._strays: set[asyncio.Task[None]] = set()
+        self._strays: dict[asyncio.Task[None], LoopEnd] = {}
+        """By the task that waits for its end: attempts that did not end when they were cancelled."""
         self._cancelling: set[asyncio.Future[bool]] = set()
         self._deadlines: dict[float, Deadlines[LoopEnd]] = {}
         self._loop: asyncio.AbstractEventLoop
+        self._has_started = False
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._has_started = True
+        note_threads(self._loop)
         if self._agent.kind == "class":
             self._target = None
             try:
@@ -78,7 +84,7 @@ class LoopExecutor:
             found = await end.outcome
         except asyncio.CancelledError:
             end.is_cancelled = True
-            await self._cancel(task, seconds=STOP_SECONDS)
+            await self._cancel(end, seconds=STOP_SECONDS)
             raise
         finally:
             self._live -= 1
@@ -88,9 +94,10 @@ class LoopExecutor:
         if found is not None:
             return found
         message = f"timed out after {attempt.timeout_seconds:g} s"
-        if task.done():
+        if task.done() and not end.calls:
             return Outcome("failed", failure=Failure("timeout", message))
-        message += ", and did not end when it was cancelled; its slot stays taken until it does"
+        left = "it" if not task.done() else "a function that it runs in a thread"
+        message += f", and {left} did not end when it was cancelled; its slot stays taken until it does"
         return Outcome("failed", failure=Failure("timeout", message, code=THREAD_TIMEOUT))
 
     def _new_deadlines(self, seconds: float) -> Deadlines[LoopEnd]:
@@ -98,7 +105,6 @@ class LoopExecutor:
         return made
 
     def _time_out(self, end: LoopEnd) -> None:
-        assert end.task is not None
         end.is_cancelled = True
 
         def finish(cancelling: asyncio.Future[bool]) -> None:
@@ -106,7 +112,7 @@ class LoopExecutor:
             if not end.outcome.done():
                 end.outcome.set_result(None)
 
-        self._cancelling.add(cancelling := asyncio.ensure_future(self._cancel(end.task, seconds=CANCEL_SECONDS)))
+        self._cancelling.add(cancelling := asyncio.ensure_future(self._cancel(end, seconds=CANCEL_SECONDS)))
         cancelling.add_done_callback(finish)
 
     async def rest(self) -> None:
@@ -115,8 +121,12 @@ class LoopExecutor:
     async def close(self) -> None:
         for deadlines in self._deadlines.values():
             deadlines.close()
-        for task in self._strays:
-            task.cancel()
+        for end in self._strays.values():
+            assert end.task is not None
+            end.task.cancel()
+        if self._has_started:
+            self._has_started = False
+            leave_threads(self._loop)
         if self._agent.kind == "class" and self._target is not None:
             try:
                 async with asyncio.timeout(CLOSE_SECONDS):
@@ -138,39 +148,42 @@ class LoopExecutor:
             if not end.outcome.done():
                 end.outcome.set_exception(error)
             return
+        if end.calls and outcome.kind in ("failed", "waiting"):  # there may be another attempt
+            await _wait_for_threads(end)
         # An attempt that we cancelled is too late, whatever it returns.
         if not end.outcome.done() and not end.is_cancelled:
             end.outcome.set_result(outcome)
 
-    async def _cancel(self, task: asyncio.Task[None], *, seconds: float) -> bool:
-        """Cancel the task until it ends; False if it has not ended after `seconds`."""
-        deadline = asyncio.get_running_loop().time() + seconds
+    async def _cancel(self, end: LoopEnd, *, seconds: float) -> bool:
+        """Cancel the attempt until it ends; False if it has not ended after `seconds`."""
+        assert end.task is not None
+        ending = self._loop.create_task(self._end_of(end, end.task))
+        deadline = self._loop.time() + seconds
         cancelled: asyncio.CancelledError | None = None
-        while not task.done() and asyncio.get_running_loop().time() < deadline:
-            task.cancel()
+        while not ending.done() and self._loop.time() < deadline:
+            end.task.cancel()
             try:
-                await asyncio.wait({task}, timeout=0.5)
+                await asyncio.wait({ending}, timeout=0.5)
             except asyncio.CancelledError as error:
                 cancelled = error
-        if not task.done():
-            self._strays.add(task)
-            task.add_done_callback(self._free)
-        elif not task.cancelled():
-            task.exception()  # retrieved, so that asyncio does not report it
+        if not ending.done():
+            self._strays[ending] = end
+            ending.add_done_callback(self._strays.pop)
         if cancelled is not None:
             raise cancelled
-        return task.done()
+        return ending.done()
 
-    def _free(self, task: asyncio.Task[None]) -> None:
-        self._strays.discard(task)
+    async def _end_of(self, end: LoopEnd, task: asyncio.Task[None]) -> None:
+        await asyncio.wait({task})
         if not task.cancelled():
-            task.exception()
+            task.exception()  # retrieved, so that asyncio does not report it
+        await all_ended(end.calls)
 
 
 class LoopEnd(LocalEnd):
     """The agent end of an attempt on the loop, with the attempt's task and the future of its outcome."""
 
-    __slots__ = ("_thread", "is_cancelled", "outcome", "sending", "task")
+    __slots__ = ("_thread", "calls", "is_cancelled", "outcome", "sending", "task")
 
     def __init__(self, attempt: Attempt, channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(attempt.log_path)
@@ -179,6 +192,8 @@ class LoopEnd(LocalEnd):
         self.task: asyncio.Task[None] | None = None
         self.outcome: asyncio.Future[Outcome | None] = loop.create_future()
         """The outcome; None for an attempt that timed out."""
+        self.calls: Calls = set()
+        """What it runs in threads now."""
         self.is_cancelled = False
         """Whether we cancelled the attempt: for a timeout, or because the launch stops."""
         self.sending: set[asyncio.Task[Reply]] | None = None
@@ -210,6 +225,13 @@ class LoopEnd(LocalEnd):
         assert self.sending is not None
         if task.cancelled() or task.exception() is None or not self.is_open:
             self.sending.discard(task)
+
+
+async def _wait_for_threads(end: LoopEnd) -> None:
+    """Return when its threads have ended, or nobody waits for its outcome any more; not if the agent cancels it."""
+    while end.calls and not end.is_cancelled and not end.outcome.done():
+        with suppress(asyncio.CancelledError):
+            await all_ended(end.calls)
 
 
 T = TypeVar("T", bound=Hashable)

@@ -22,7 +22,7 @@ from agentrun.launch.capped import refused, run_capped
 from agentrun.launch.channel import RunnerEnd
 from agentrun.launch.meters import Meters
 from agentrun.launch.outage import Outages
-from agentrun.launch.pricing import how_to_count
+from agentrun.launch.pricing import no_usage
 from agentrun.launch.progress import ProgressReports
 from agentrun.launch.speed import Speed
 from agentrun.launch.throttle import Gate
@@ -115,7 +115,7 @@ class Attempts:
         """Attempt the item until it is settled, or goes back. Cancelling ends the attempt in flight."""
         run, speed, row = self.run, self.speed, work.row
         tries: list[Try] = []
-        waits, in_turn, taken = 0, False, None
+        waits, in_turn, taken, end = 0, False, None, None
         generation = run.ledger.generations.get(row, 0)
         work.number = number = self._last_number(row, generation) if self._numbers else 0
         if run.ledger.usages and (before := run.ledger.usages.get(row)) is not None:
@@ -125,6 +125,11 @@ class Attempts:
         if self.outages.in_doubt and (has_failed := self.outages.resolve(row)) is not None:
             return has_failed
         while True:
+            if end is not None and end.committing:
+                # Cut off while the disk was writing what it has done: that lands before the next attempt asks for it.
+                await self._commit()
+                if self._stopping.is_set():
+                    return Ended("back")
             remembered = None
             if run.ledger.steps and (refs := run.ledger.steps.get(row)):
                 remembered = Remembered.of(await self._recall(refs))
@@ -175,7 +180,7 @@ class Attempts:
             if self.meters is not None:
                 self.meters.leave(taken or 0.0, end.usage.tokens if end.usage is not None else None)
                 if end.usage is None and outcome.kind == "done" and self._job.tokens is not None:
-                    self._warn_of_silence(work)
+                    self.warn(no_usage(self._job, work.item.key), about="usage")
             ended = self._end(outcome, end, tries)
             if ended.failure is not None and self._job.adapt and is_refusal(ended.failure):
                 if (instead := await self._wait_after_refusal(slot, work, ended, began)) is not None:
@@ -260,11 +265,6 @@ class Attempts:
         finally:
             work.doing = ""
         return self.run.purse.refusal(again=work.row)
-
-    def _warn_of_silence(self, work: Work) -> None:
-        """Without knowing what the items use, a limit for tokens means little: once a launch, that is said."""
-        said = f'tokens is set, but "{work.item.key}" finished without reporting its usage, and counts as none'
-        self.warn(f"{said}; {how_to_count(self._job)}", about="usage")
 
     # ---- refusals, and servers that are down
 

@@ -100,6 +100,8 @@ class RunnerEnd:
     """Why the attempt has failed, whatever it returns."""
     is_over: asyncio.Event | None = None
     """Set when the item has used more than it may; None if it has no budget."""
+    committing: int = 0
+    """How many of its records may be on their way to disk: also those whose sender was cancelled."""
     _heard: int = 0
     """How many messages have arrived."""
 
@@ -179,7 +181,7 @@ class RunnerEnd:
         seconds = round(step.seconds, 4) if 0 <= step.seconds < 1e12 else 0.0
         record = self._launch.run.record_of_step(self.work, name=step.name, n=step.n, seconds=seconds, output=text)
         record.no, record.request, record.view = known.no, known.request, _short(step.view)
-        await self._launch.commit_step(self.work, record)
+        await self._commit(record)
         self.work.doing = ""
 
     async def _add_entry(self, entry: EntryAdd) -> None:
@@ -188,7 +190,13 @@ class RunnerEnd:
         n = self.recall.add(entry.name, text.decode())
         record = self._launch.run.record_of_step(self.work, name=entry.name, n=n, seconds=0.0, output=text)
         record.view = _short(entry.view)
+        await self._commit(record)
+
+    async def _commit(self, record: Record) -> None:
+        self.committing += 1
         await self._launch.commit_step(self.work, record)
+        # Not if this is cancelled: the record is written all the same.
+        self.committing -= 1
 
     def _say(self, text: str) -> None:
         self._launch.log(self._slot, f"[agentrun] {text}")

@@ -93,11 +93,12 @@ def how_to_report(job: Job) -> str:
     return f"report it{where}: {report}, or {free} if it is free; or remove the budget: {without}"
 
 
-def how_to_count(job: Job) -> str:
-    """What makes an agent report its tokens, where they are limited."""
+def no_usage(job: Job, key: str) -> str:
+    """Without knowing what the items use, a limit for tokens means little: that, and what makes an agent report it."""
+    said = f'tokens is set, but "{key}" finished without reporting its usage, and counts as none'
     if job.prompt is not None:
-        return "this server does not report usage; limit the requests with rate instead"
-    return f"report it{'' if job.command is None else ' in the program'}: {_usage_call(job, 'response')}"
+        return f"{said}; this server does not report usage; limit the requests with rate instead"
+    return f"{said}; report it{'' if job.command is None else ' in the program'}: {_usage_call(job, 'response')}"
 
 
 def _given(job: Job, values: Sequence[tuple[str, str | int]]) -> str:
