@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks import against
 from benchmarks.arena import TESTS, Arena, Spoiled
 from benchmarks.bench import QUICK, Bench, Sizes, say
-from benchmarks.figures import limited, long, million, one_by_one, programs, rate, starts, unchanged
+from benchmarks.figures import limited, long, million, one_by_one, page, programs, rate, starts, unchanged
 from benchmarks.machine import describe
 from benchmarks.peers import Peers
 from benchmarks.table import Row, render
@@ -45,6 +45,7 @@ FIGURES: dict[str, Callable[[Bench], list[Row]]] = {
     "serve": programs.serve,
     "view": rate.view,
     "limited": limited.limited,
+    "page": page.page,
 }
 NEED_PEERS = {"peers", "first"}
 

@@ -123,11 +123,11 @@ class Reader(ABC):
         """All records, as a store gives them."""
         return self.records()
 
-    def search(self, text: str) -> Iterator[tuple[int, Record]]:
-        """The records whose JSON contains `text`, oldest first."""
+    def search(self, text: str, *, any_case: bool = False) -> Iterator[tuple[int, Record]]:
+        """The records whose JSON contains `text`, oldest first; with `any_case`, ASCII letters in either case."""
         needle = needle_for(text)
         for ref, record in self.records():
-            if needle in msgspec.json.encode(record):
+            if contains(msgspec.json.encode(record), needle, any_case=any_case):
                 yield ref, record
 
     @abstractmethod
@@ -376,3 +376,8 @@ def sides_named(ended: Sequence[Summary]) -> set[str]:
 def needle_for(text: str) -> bytes:
     """The text as it stands inside a string of JSON."""
     return msgspec.json.encode(text)[1:-1]
+
+
+def contains(text: bytes, needle: bytes, *, any_case: bool = False) -> bool:
+    """Whether the needle is in the text; with `any_case`, ASCII letters match in either case."""
+    return needle.lower() in text.lower() if any_case else needle in text

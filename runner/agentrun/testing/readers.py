@@ -142,9 +142,12 @@ class ReaderContract(OnOneStore):
         with launches.look().reader() as reader:
             for needle in NEEDLES:
                 assert list(reader.search(needle)) == list(Reader.search(reader, needle)), needle
+                found = list(reader.search(needle.swapcase(), any_case=True))
+                assert found == list(Reader.search(reader, needle.swapcase(), any_case=True)), needle
             assert [one.key for _, one in reader.search("k7")] == ["k7"]
             assert [one.key for _, one in reader.search("quoted")] == ['a "quoted"\nkey\\']
             assert list(reader.search("nobody wrote this")) == []
+            assert (list(reader.search("K7")), len(list(reader.search("K7", any_case=True)))) == ([], 1)
 
     def test_a_commit_that_has_only_begun_is_not_read(self, launches: Launches) -> None:
         store = launches.next()

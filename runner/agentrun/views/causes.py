@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from agentrun.agents.failure import Failure
@@ -56,7 +58,12 @@ _FRAME = re.compile(
 
 def cause_shape(text: str) -> str:
     """What is the same in all messages of one cause, with `…` for what differs from item to item."""
-    text = text[:_COMPARED_CHARACTERS]
+    return _shape(text[:_COMPARED_CHARACTERS])
+
+
+@lru_cache(maxsize=8192)
+def _shape(text: str) -> str:
+    """Remembered: thousands of items fail with the same words, and pages show them again and again."""
     text = _QUOTED.sub(_shape_of_quoted, text)
     text = _URL.sub(rf"\1{VARIES}", text)
     for pattern in (_EMAIL, _PATH, _FILE, _UUID, _HEX, _NUMBER):
@@ -80,10 +87,14 @@ class CauseGroup:
     shape: str
     example: str
     """The cause of its first item, in full."""
+    id: str = ""
+    """What `cause_id` gives for each of its items."""
     index: int = 0
     """Of its first item."""
     keys: tuple[str, ...] = ()
     """In item order."""
+    indexes: tuple[int, ...] = ()
+    """Of the same items."""
     raised: Place | None = None
     """The user's own line that raised it, of the first item; None if it is not known."""
 
@@ -135,21 +146,30 @@ class FailureView:
         }
 
 
+def cause_id(failure: Failure) -> str:
+    """The same for all failures that one group shows, and for no others."""
+    # Facts, not wording: 404 and 500 differ in more than a number.
+    same = (cause_shape(failure.cause), failure.origin, failure.types[:1], failure.status, failure.exit_code)
+    return sha256(repr(same).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
 def group_failures(items: Iterable[ItemView]) -> list[CauseGroup]:
     """The failed among `items` by cause: the most frequent first, then the one that comes first in item order."""
-    groups: dict[tuple[object, ...], CauseGroup] = {}
-    keys: dict[tuple[object, ...], list[str]] = {}
+    groups: dict[str, CauseGroup] = {}
+    members: dict[str, list[tuple[str, int]]] = {}
     for item in items:
         failure = item.failure
         if item.state != "failed" or failure is None:
             continue
-        shape = cause_shape(failure.cause)
-        # Facts, not wording: 404 and 500 differ in more than a number.
-        same = (shape, failure.origin, failure.types[:1], failure.status, failure.exit_code)
+        same = cause_id(failure)
         if same not in groups:
-            groups[same] = CauseGroup(shape, failure.cause, item.index, raised=raised_at(failure))
-        keys.setdefault(same, []).append(item.key)
-    whole = [replace(group, keys=tuple(keys[same])) for same, group in groups.items()]
+            shape = cause_shape(failure.cause)
+            groups[same] = CauseGroup(shape, failure.cause, same, item.index, raised=raised_at(failure))
+        members.setdefault(same, []).append((item.key, item.index))
+    whole = []
+    for same, group in groups.items():
+        keys, indexes = zip(*members[same], strict=True)
+        whole.append(replace(group, keys=keys, indexes=indexes))
     return sorted(whole, key=lambda group: -group.count)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from agentrun.errors import AgentrunError
 from agentrun.item import Item
 from agentrun.outputs.logs import log_paths, read_end
 from agentrun.outputs.workspace import Workspace
+from agentrun.system.disk import open_to_read
 from agentrun.values.clock import time_text
 from agentrun.views.finding import KnownJob
 from agentrun.views.item import ItemView, StepView
-from agentrun.views.listing import Listing, read_source
+from agentrun.views.listing import Listing, read_item
 
 INPUT_CHARACTERS = 2000
 LOG_LINES = 20
@@ -34,13 +36,13 @@ class InputView:
     data: Any = None
 
     @classmethod
-    def of(cls, item: Item) -> InputView:
+    def of(cls, item: Item, *, characters: int = INPUT_CHARACTERS) -> InputView:
         if item.path is None:
             return cls(text=item.line, data=item.data)
         try:
-            size = item.path.stat().st_size
-            with item.path.open("rb") as file:
-                begins = file.read(INPUT_CHARACTERS).decode("utf-8", "replace")
+            # A link to a file is one; a pipe, which a path may have become, would be waited for.
+            with open_to_read(os.path.realpath(item.path)) as file:
+                size, begins = os.fstat(file.fileno()).st_size, file.read(characters).decode("utf-8", "replace")
         except OSError as error:
             return cls(item.path, problem=error.strerror or str(error))
         return cls(item.path, size, begins)
@@ -99,16 +101,18 @@ class ItemDetails:
         }
 
 
-def read_details(known: KnownJob, listing: Listing, view: ItemView) -> ItemDetails:
-    """Everything known about an item of the listing."""
+def read_details(
+    known: KnownJob, listing: Listing, view: ItemView, *, input_characters: int = INPUT_CHARACTERS
+) -> ItemDetails:
+    """Everything known about an item of the listing; of a file that it is given, as much as is asked for."""
     path, lines = read_end(item_logs(known, view), LOG_LINES)
-    item = _find_input(known, view.key)
+    item = _find_input(known, view)
     return ItemDetails(
         job=known.name,
         total=len(listing),
         view=view,
         agent_now=listing.agent,
-        given=InputView.of(item) if item is not None else None,
+        given=InputView.of(item, characters=input_characters) if item is not None else None,
         steps=tuple(listing.steps(view)),
         log_path=path,
         log_lines=tuple(lines),
@@ -120,11 +124,11 @@ def item_logs(known: KnownJob, view: ItemView) -> list[Path]:
     return log_paths(Workspace(known.store).logs, view.key, view.slot)
 
 
-def _find_input(known: KnownJob, key: str) -> Item | None:
+def _find_input(known: KnownJob, view: ItemView) -> Item | None:
     """The item itself, if the source still has it."""
     if known.job is None:
         return None
     try:
-        return next((make() for _, found, make in read_source(known.store, known.job) if found == key), None)
+        return read_item(known.store, known.job, view)
     except AgentrunError:
         return None

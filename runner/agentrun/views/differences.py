@@ -8,9 +8,14 @@ from typing import Any, Literal
 
 import orjson
 
+from agentrun.checkpoint.ledger import DONE, Ledger
 from agentrun.checkpoint.record import Record
-from agentrun.errors import UsageError
+from agentrun.checkpoint.summary import Summary, last_finished
+from agentrun.errors import CheckpointError, UsageError
+from agentrun.item import key_digest
+from agentrun.store.port import Reader, Store
 from agentrun.values.json import decode
+from agentrun.views.item import ItemView
 from agentrun.views.listing import Listing
 from agentrun.views.runs import RunView, check_records, find_run
 
@@ -105,6 +110,41 @@ def compare(older: Listing, newer: Listing) -> Iterator[Difference]:
         if after is None or after.kind != "done":
             state = after.kind if after is not None else ""
             yield Difference("gone", item.key, item.index, before=item.record, state=state)
+
+
+def difference_before(store: Store, listing: Listing, view: ItemView) -> Difference | None:
+    """How the result of an item differs from its result in the newest finished run before the one that is shown.
+
+    None without two results to compare, if the records of that run are not kept, and if they are the same.
+    """
+    if view.state != "done" or view.record is None:
+        return None
+    before = _result_in(store, _finished_before(listing.reader), view.key)
+    if before is None or _is_same(before, view.record):
+        return None
+    return Difference("changed", view.key, view.index, before=before, after=view.record)
+
+
+def _finished_before(reader: Reader) -> Summary | None:
+    """The newest finished run before the one that the reader shows."""
+    shown = reader.summary
+    return last_finished(one for one in reader.summaries if shown is None or one.age < shown.age)
+
+
+def _result_in(store: Store, run: Summary | None, key: str) -> Record | None:
+    """The result of one item in a run that ended, found by its key: that run is not listed."""
+    if run is None or key_digest(key).hex() in run.gone:
+        return None
+    try:
+        reader = store.reader(run_id=run.run_id)
+    except CheckpointError:
+        return None
+    with reader:
+        ledger = Ledger()
+        for ref, record in reader.search(key):
+            if record.key == key:
+                ledger.apply(ref, record)
+        return next(reader.read(ledger.refs[:1])) if ledger.rows and ledger.states[0] == DONE else None
 
 
 def _is_same(one: Record, other: Record) -> bool:

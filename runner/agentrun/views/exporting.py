@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from agentrun.errors import UsageError
@@ -11,6 +12,7 @@ from agentrun.outputs.claim import Claim, OutputTakenError
 from agentrun.outputs.folder import FolderOutput
 from agentrun.outputs.output import FileOutput, Output
 from agentrun.outputs.results import Result
+from agentrun.outputs.table import csv_lines
 from agentrun.outputs.written import WrittenList
 from agentrun.system.disk import Disk, disk_errors
 from agentrun.values.templates import fill
@@ -35,16 +37,22 @@ def export_results(listing: Listing, text: str, *, here: Path, overwrite: bool =
     with disk_errors(output.path.parent):
         output.path.parent.mkdir(parents=True, exist_ok=True)
 
-    def results() -> Iterator[Result]:
-        for item in listing.items({"done"}):
-            assert item.record is not None
-            yield Result(item.index, item.record)
-
     try:
-        output.write_partial(results, Disk())
+        output.write_partial(partial(_results, listing), Disk())
     except OutputTakenError as error:
         raise UsageError(f"{error}; choose another folder, or add --overwrite") from None
     return output.path
+
+
+def csv_pieces(listing: Listing) -> Iterator[bytes]:
+    """The results of the run that is listed as CSV, piece by piece."""
+    return csv_lines(partial(_results, listing))
+
+
+def _results(listing: Listing) -> Iterator[Result]:
+    for item in listing.items({"done"}):
+        assert item.record is not None
+        yield Result(item.index, item.record)
 
 
 def _parse(text: str, here: Path) -> OutputTemplate:

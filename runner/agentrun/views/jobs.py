@@ -153,7 +153,7 @@ def view_run(store: Store, name: str, run_id: str) -> JobView:
 def list_jobs(catalogue: Catalogue) -> list[JobView]:
     """All jobs that are known there, by name. One that others could tamper with is not read, and does not hide the
     others."""
-    return [_listed(catalogue.store(name), name) for name in catalogue.names()]
+    return [list_job(catalogue.store(name), name) for name in catalogue.names()]
 
 
 def list_everywhere(environ: Mapping[str, str] | None = None) -> list[JobView]:
@@ -168,7 +168,8 @@ def list_everywhere(environ: Mapping[str, str] | None = None) -> list[JobView]:
     return found
 
 
-def _listed(store: Store, name: str) -> JobView:
+def list_job(store: Store, name: str) -> JobView:
+    """The job among others: one that others could tamper with is not read, and its problem says so."""
     try:
         return view_job(store, name)
     except TrustError as error:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentrun.checkpoint.checkpoint import Checkpoint, Running
-from agentrun.checkpoint.ledger import DONE, NO_REF, PENDING, SKIPPED, STATE_NAMES, WAITING, Ledger
+from agentrun.checkpoint.ledger import DONE, NO_REF, NOT_LISTED, PENDING, SKIPPED, Ledger
 from agentrun.checkpoint.record import Record
 from agentrun.checkpoint.summary import Summary, checkpoint_after, first_checkpoint, last_finished
 from agentrun.errors import AgentrunError, ItemsError
@@ -21,13 +22,13 @@ from agentrun.runs.carry import CarryChain
 from agentrun.runs.plan import identify_items
 from agentrun.runs.recovery import open_items
 from agentrun.store.port import Reader, Store
-from agentrun.views.item import ItemView, State, StepView
+from agentrun.views.item import ItemView, StepView
+from agentrun.views.searching import WantedText
+from agentrun.views.standing import Note, Standing
 
 if TYPE_CHECKING:
     from agentrun.item import Item
     from agentrun.job.job import Job
-
-Note = Callable[[int, Record], None]
 
 
 def read_items(store: Store, job: Job | None = None, *, states: Collection[str] | None = None) -> Iterator[ItemView]:
@@ -40,9 +41,9 @@ def open_run_listing(store: Store, run_id: str, *, note: Note | None = None) -> 
     """The items of a run that ended, as its records have them. CheckpointError if those are not kept."""
     reader = store.reader(run_id=run_id)
     try:
-        listing = Listing(reader, note)
+        listing = Listing(reader)
         assert reader.summary is not None
-        _show_ended(listing, store, None, reader.summary)
+        _show_ended(listing, store, None, reader.summary, note)
         return listing
     except BaseException:
         reader.close()
@@ -59,45 +60,54 @@ def open_listing(store: Store, job: Job | None = None, *, note: Note | None = No
     """
     reader = store.reader()
     try:
-        listing = Listing(reader, note)
+        listing = Listing(reader)
         if reader.checkpoint is not None:
-            _show_unfinished(listing, store, job, reader.checkpoint)
+            _show_unfinished(listing, store, job, reader.checkpoint, note)
         elif reader.summary is not None:
-            _show_ended(listing, store, job, reader.summary)
+            _show_ended(listing, store, job, reader.summary, note)
         elif job is not None:
-            listing.follow(_source(store, job, reader))
+            listing.standing.follow(_source(store, job, reader))
         return listing
     except BaseException:
         reader.close()
         raise
 
 
-def _show_unfinished(listing: Listing, store: Store, job: Job | None, checkpoint: Checkpoint) -> None:
+def _show_unfinished(
+    listing: Listing, store: Store, job: Job | None, checkpoint: Checkpoint, note: Note | None
+) -> None:
     if job is not None and (checkpoint.context.identity or job.identity()) != job.identity():
         listing.note = "the job has other items, another agent or other params by now; these are this run's records"
         job = None
     chain = CarryChain() if job is not None and job.carry else None
-    running = {one.key: one for one in checkpoint.running} if listing.reader.holder() else {}
-    listing.scan(chain)
+    standing, running = listing.standing, _running(listing.reader)
+    standing.scan(listing.reader.records(), chain=chain, note=note)
     if job is None:
-        listing.follow_records(running)
+        standing.follow_records(running, listing.record_at)
     else:
-        listing.follow(_source(store, job, listing.reader), chain=chain, keep_changed=job.keep_changed)
-    listing.mark_running(running)
+        standing.follow(_source(store, job, listing.reader), chain=chain, keep_changed=job.keep_changed)
+    standing.mark_running(running)
 
 
-def _show_ended(listing: Listing, store: Store, job: Job | None, summary: Summary) -> None:
+def _running(reader: Reader) -> Mapping[str, Running]:
+    """The items in flight, by key; none if nobody is at work."""
+    running = reader.checkpoint.running if reader.checkpoint is not None else []
+    return {one.key: one for one in running} if running and reader.holder() else {}
+
+
+def _show_ended(listing: Listing, store: Store, job: Job | None, summary: Summary, note: Note | None) -> None:
     """A run that ended has its own order. The source, which may differ by now, is asked only about moves."""
-    listing.scan()
-    listing.follow_records({})
-    if job is None or not len(listing) or listing.is_whole(summary.total):
+    standing = listing.standing
+    standing.scan(listing.reader.records(), note=note)
+    standing.follow_records({}, listing.record_at)
+    if job is None or not len(listing) or standing.is_whole(summary.total):
         return
     try:
-        listing.follow(_source(store, job, listing.reader), only_recorded=True, keep_changed=True)
+        standing.follow(_source(store, job, listing.reader), only_recorded=True, keep_changed=True)
     except AgentrunError:
-        listing.follow_records({})
+        standing.follow_records({}, listing.record_at)
     if len(listing) != summary.total:
-        listing.follow_records({})
+        standing.follow_records({}, listing.record_at)
         listing.note = "items moved or went while that run was in progress; each is shown where it was when it ended"
 
 
@@ -115,6 +125,20 @@ def read_source(store: Store, job: Job, *, spool: Path | None = None) -> Iterato
         yield index, key, partial(source.item, raw, index, key)
 
 
+def read_item(store: Store, job: Job, view: ItemView) -> Item | None:
+    """The item itself, if the source still has it. It is looked for where it was first: that parses one entry."""
+    with store.reader() as reader:
+        source = _source(store, job, reader)
+    base, _, number = view.key.rpartition("~")
+    # What looks like a repeat may be one, or an entry whose own key ends so: if in doubt, all have to be counted.
+    may_repeat = bool(base) and number.isdecimal() and not source.unique
+    for raw in islice(source, view.index, view.index + 1):
+        if source.identify(raw, with_content=False).key == (base if may_repeat else view.key):
+            return source.item(raw, view.index, view.key)
+    found = read_source(store, job)
+    return next((make() for _, key, make in found if key == view.key), None)
+
+
 def _source(store: Store, job: Job, reader: Reader) -> Source:
     finished = last_finished(reader.summaries)
     new = checkpoint_after(finished, number=0) if finished is not None else first_checkpoint(job, number=0)
@@ -126,27 +150,29 @@ def _source(store: Store, job: Job, reader: Reader) -> Source:
     return source
 
 
+@dataclass(frozen=True, slots=True)
+class ItemsPage:
+    """Some of the items that were asked for, in item order."""
+
+    items: list[ItemView]
+    start: int
+    """How many come before them."""
+    total: int
+    """How many there are on all pages."""
+
+
 class Listing:
     """The items of one run at one moment, in some 60 bytes each; records are read as they are asked for.
 
     Close it, or use `with`.
     """
 
-    def __init__(self, reader: Reader, note: Note | None = None) -> None:
+    def __init__(self, reader: Reader) -> None:
         self.reader = reader
-        self._told = note
         self.note = ""
         """Why the items may differ from those of the source, if they do."""
-        self._ledger = Ledger()
-        self._recorded_at = array("I")
-        """By row: the index that the newest record names."""
-        self._indexes: array[int] | None = None
-        """By position in the order; None if they are the positions themselves."""
-        self._keys = bytearray()
-        """Keys of items without a record that counts (with a carry: of all), in their order, a NUL behind each."""
-        self._has_all_keys = False
-        self._changed: set[int] = set()
-        self._running: dict[int, int | None] = {}
+        self.standing = Standing()
+        self._ledger = self.standing.ledger
 
     def __enter__(self) -> Listing:
         return self
@@ -190,25 +216,35 @@ class Listing:
 
     def items(self, states: Collection[str] | None = None) -> Iterator[ItemView]:
         """In item order; with `states`, only those in one of them. The records of the others are not read."""
-        ledger, running = self._ledger, self._running
+        return map(self._view, self.standing.in_states(states, range(len(self))))
 
-        def is_wanted(position: int, row: int) -> bool:
-            return states is None or ("running" if row in running else STATE_NAMES[ledger.states[row]]) in states
+    def page(
+        self, states: Collection[str] | None = None, text: str = "", *, start: int = 0, count: int = 100
+    ) -> ItemsPage:
+        """Up to `count` items behind the first `start`; with `states`, of those in one of them. Reads no other records.
 
-        return self._views(is_wanted)
+        With `text`, of those that show it: in the key, or unless they are pending or running, in the output, the
+        cause, the question or the warning. ASCII letters match in either case.
+        """
+        among: Sequence[int] = sorted(self._showing(WantedText(text))) if text else range(len(self))
+        found = among if states is None else list(self.standing.in_states(states, among))
+        start = max(start, 0)
+        return ItemsPage([self._view(position) for position in found[start : start + count]], start, len(found))
 
     def find(self, *, key: str | None = None, index: int | None = None) -> ItemView | None:
         """The item with this key, or at this index."""
-        if key is not None:
-            wanted = self._ledger.find(key_digest(key))
-            return next(self._views(lambda position, row: row == wanted), None)
-        return next(self._views(lambda position, row: self._index(position) == index), None)
+        position = NOT_LISTED
+        if key is not None and (row := self._ledger.find(key_digest(key))) >= 0:
+            position = self._ledger.positions[row]
+        elif key is None and index is not None:
+            position = self.standing.position(index)
+        return self._view(position) if position != NOT_LISTED else None
 
     def settled(self, key: str) -> Record | None:
         """The record of the item with this key, found without a search; None unless it is settled."""
         row = self._ledger.find(key_digest(key))
         is_settled = row >= 0 and self._ledger.is_listed(row) and self._ledger.is_settled(row)
-        return self._record(self._ledger.refs[row]) if is_settled else None
+        return self.record_at(self._ledger.refs[row]) if is_settled else None
 
     def steps(self, view: ItemView) -> list[StepView]:
         """The finished steps and the answers of an item, oldest first.
@@ -239,104 +275,67 @@ class Listing:
         """Whether it is unfinished and remembers steps or answers."""
         return self._ledger.find(key_digest(view.key)) in self._ledger.steps
 
-    def _views(self, is_wanted: Callable[[int, int], bool]) -> Iterator[ItemView]:
-        ledger, at = self._ledger, 0
-        for position, row in enumerate(ledger.order):
-            counts = ledger.states[row] != PENDING
-            if self._has_all_keys or not counts:
-                end = self._keys.index(0, at)
-                span, at = (at, end), end + 1
-            if not is_wanted(position, row):
-                continue
-            record = self._record(ledger.refs[row]) if counts else None
-            key = record.key if record else self._keys[slice(*span)].decode("utf-8", "surrogatepass")
-            state: State = "running" if row in self._running else STATE_NAMES[ledger.states[row]]
-            changed, slot = row in self._changed, self._running.get(row)
-            yield ItemView(self._index(position), key, state, record, changed, slot, ledger.generation(row))
+    def _showing(self, text: WantedText) -> set[int]:
+        """The positions of the items that show the text."""
+        ledger, found = self._ledger, set(self._unrecorded(text))
+        for needle in text.needles:
+            for ref, record in self.reader.search(needle, any_case=True):
+                row = ledger.find(key_digest(record.key))
+                if row < 0 or ledger.refs[row] != ref or not ledger.is_listed(row):
+                    continue
+                counts = ledger.states[row] != PENDING and row not in self.standing.running
+                if text.is_shown(record) if counts else text.is_in(record.key):
+                    found.add(ledger.positions[row])
+        return found
 
-    def _record(self, ref: int) -> Record:
+    def _unrecorded(self, text: WantedText) -> Iterator[int]:
+        """The positions of the items without a record that have the text in their key."""
+        refs, order = self._ledger.refs, self._ledger.order
+        return (at for at in self.standing.keys.containing(text.encoded) if refs[order[at]] == NO_REF)
+
+    def _view(self, position: int) -> ItemView:
+        ledger, standing = self._ledger, self.standing
+        row = ledger.order[position]
+        newest = self.record_at(ledger.refs[row]) if ledger.refs[row] != NO_REF else None
+        return ItemView(
+            index=standing.index(position),
+            key=newest.key if newest is not None else standing.keys.at(position),
+            state=standing.state(row),
+            record=newest if ledger.states[row] != PENDING else None,
+            changed=standing.differing.get(row, False),
+            slot=standing.running.get(row),
+            gen=ledger.generation(row),
+        )
+
+    def record_at(self, ref: int) -> Record:
         return next(self.reader.read([ref]))
 
-    def _index(self, position: int) -> int:
-        return position if self._indexes is None else self._indexes[position]
+    def extend(self, reader: Reader) -> bool:
+        """Show the items as they are for `reader`, which this listing then owns; the source is not asked again.
 
-    def is_whole(self, total: int) -> bool:
-        """Whether the records alone say where each of `total` items is."""
-        assert self._indexes is not None
-        return len(self._indexes) == total and all(n == index for n, index in enumerate(self._indexes))
+        False if that takes a new listing. This one is then of no use any more, and `reader` stays the caller's.
+        """
+        if not self._is_continued_by(reader):
+            return False
+        standing, running = self.standing, _running(reader)
+        # A run that ended gets no more records, but they may have been removed.
+        if standing.can_extend or reader.checkpoint is None:
+            if not standing.extend(lambda ref: reader.records(since=ref)):
+                return False
+        elif reader.checkpoint != self.reader.checkpoint or bool(running) != bool(standing.running):
+            return False
+        standing.mark_running(running)
+        self.reader.close()
+        self.reader = reader
+        return True
 
-    # ---- making one
-
-    def scan(self, chain: CarryChain | None = None) -> None:
-        """Work through the records."""
-        for ref, record in self.reader.records():
-            row = self._ledger.apply(ref, record)
-            if chain is not None:
-                chain.note(row, record)
-            if self._told is not None:
-                self._told(row, record)
-        self._recorded_at = self._ledger.positions[: self._ledger.rows]
-
-    def follow_records(self, running: Mapping[str, Running]) -> None:
-        """The items are those on record, and those that are running; in the order of their records."""
-        ledger, unrecorded = self._ledger, {}
-        self._keys.clear()
-        for key, one in running.items():
-            if ledger.find(digest := key_digest(key)) < 0:
-                unrecorded[ledger.row_of(digest)] = key
-                self._recorded_at.append(one.index)
-        at, refs = self._recorded_at, ledger.refs
-        order = array("I", sorted(range(len(at)), key=lambda row: (at[row], refs[row])))
-        self._indexes = array("I", (at[row] for row in order))
-        for row in order:
-            if row in unrecorded:
-                self._keep_key(unrecorded[row])
-            elif ledger.states[row] == PENDING:
-                # Answered, or started over, or in progress with a few steps done: what it has does not settle it.
-                ref = refs[row] if refs[row] != NO_REF else ledger.steps[row][0]
-                self._keep_key(self._record(ref).key)
-        ledger.set_order(order)
-
-    def follow(
-        self,
-        source: Source,
-        *,
-        chain: CarryChain | None = None,
-        keep_changed: bool = False,
-        only_recorded: bool = False,
-    ) -> None:
-        """The items are those of the source, in its order; as a launch would see them."""
-        ledger, order = self._ledger, array("I")
-        self._has_all_keys = chain is not None
-        for row, key, raw, (_, content, stamp) in identify_items(source, ledger):
-            if only_recorded and ledger.refs[row] == NO_REF:
-                continue
-            # What a person has corrected is never run over.
-            counts = ledger.states[row] != PENDING and not keep_changed and row not in ledger.edited
-            if (counts or row in ledger.steps) and (content or stamp != ledger.stamps[row]):
-                content = content or source.content(raw)
-                if int.from_bytes(content[:8], "big") != ledger.contents[row]:
-                    ledger.steps.pop(row, None)
-                    if counts:
-                        ledger.states[row] = PENDING
-                        self._changed.add(row)
-            if self._has_all_keys or ledger.states[row] == PENDING:
-                self._keep_key(key)
-            order.append(row)
-        self._indexes = None
-        ledger.set_order(order)
-        if chain is not None:
-            at = chain.first_break(ledger, retry_failed=False)
-            if at < len(order) and ledger.states[order[at]] == WAITING:
-                at += 1  # it keeps waiting
-            for row in order[at:]:
-                ledger.states[row] = PENDING
-            ledger.set_order(order)
-
-    def mark_running(self, running: Mapping[str, Running]) -> None:
-        for key, one in running.items():
-            if (row := self._ledger.find(key_digest(key))) >= 0:
-                self._running[row] = one.slot
-
-    def _keep_key(self, key: str) -> None:
-        self._keys += key.encode("utf-8", "surrogatepass") + b"\0"
+    def _is_continued_by(self, reader: Reader) -> bool:
+        """Whether it shows the same run, with this one's records and perhaps more."""
+        old, new = self.reader.checkpoint, reader.checkpoint
+        if self.reader.run_id != reader.run_id or self.reader.summary != reader.summary:
+            return False
+        if old is None or new is None:
+            return old is new
+        is_same_launch = old.context.launches == new.context.launches
+        is_newer = old.seq < new.seq or old == new
+        return is_same_launch and is_newer and old.journal.name == new.journal.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import orjson
@@ -11,13 +12,15 @@ from agentrun.agents.messages import Answer
 from agentrun.checkpoint.checkpoint import Running
 from agentrun.checkpoint.record import Edited, PublishedFile, Try
 from agentrun.item import Item
+from agentrun.items.lines import LinesSource
+from agentrun.items.port import Identity
 from agentrun.money.usage import Usage
 from agentrun.outputs.logs import ItemLogs
 from agentrun.outputs.workspace import Workspace
 from agentrun.views.details import INPUT_CHARACTERS, LOG_LINES, InputView, ItemDetails, item_logs, read_details
 from agentrun.views.finding import KnownJob
 from agentrun.views.item import ItemView
-from agentrun.views.listing import open_listing
+from agentrun.views.listing import open_listing, read_item
 from unit.made import Made, StoreKind
 
 
@@ -179,9 +182,72 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
     assert given.as_json() == {"path": str(tmp_path / "gone.txt"), "problem": "No such file or directory"}
 
 
+def test_an_input_that_became_a_pipe_is_not_waited_for_and_a_link_to_a_file_is_one(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_text("hello")
+    (tmp_path / "link").symlink_to("file")
+    pipe, link = (InputView.of(Item(0, name, path=tmp_path / name)) for name in ("pipe", "link"))
+    assert pipe.problem == "it is not a regular file"
+    assert (link.path, link.bytes, link.begins) == (tmp_path / "link", 5, "hello")
+
+
 def test_a_record_of_a_table_is_shown_as_data(tmp_path: Path, kind: StoreKind) -> None:
     (tmp_path / "rows.jsonl").write_text('{"id": "x", "n": 1}\n')
     made = Made(tmp_path, [], kind, items={"jsonl": "rows.jsonl", "key": "id"})
     made.commit()
     given = details_of(made, "x").given
     assert given is not None and given.as_json() == {"data": {"id": "x", "n": 1}}
+
+
+def walked(made: Made, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many entries of the source each call identifies."""
+    counted = [0]
+    identify = LinesSource.identify
+
+    def counting(self: LinesSource, raw: tuple[int, bytes], *, with_content: bool = True) -> Identity:
+        counted[0] += 1
+        return identify(self, raw, with_content=with_content)
+
+    monkeypatch.setattr(LinesSource, "identify", counting)
+    return counted
+
+
+@pytest.mark.parametrize(
+    ("source", "index", "key", "line", "most"),
+    [
+        (["a", "b", "c"], 2, "c", "c", 1),
+        (["a", "b", "a"], 2, "a~2", "a", 1),
+        (["a", "b", "a"], 0, "a", "a", 1),
+        # The source was changed since it was listed.
+        (["c", "a", "b"], 2, "c", "c", 4),
+        (["a", "a", "b"], 2, "a~2", "a", 4),
+        (["a"], 2, "c", None, 1),
+        # A line that only looks like a repeat: all are counted.
+        (["a", "a", "a~2"], 2, "a~2~2", "a~2", 4),
+        (["a", "a~2", "a"], 1, "a~2", "a~2", 4),
+        (["a", "a~2", "a"], 2, "a~3", "a", 4),
+    ],
+)
+def test_the_input_is_looked_for_where_it_was_and_then_everywhere(
+    made: Made, monkeypatch: pytest.MonkeyPatch, source: list[str], index: int, key: str, line: str | None, most: int
+) -> None:
+    made.items.write_text("".join(f"{one}\n" for one in source))
+    counted = walked(made, monkeypatch)
+    item = read_item(made.store, made.job, ItemView(index, key, "pending"))
+    assert (item.line if item is not None else None) == line
+    assert counted[0] <= most
+
+
+def test_as_much_of_a_file_is_shown_as_is_asked_for(tmp_path: Path, kind: StoreKind) -> None:
+    made = Made(tmp_path, ["x"], kind, items={"files": "*.txt"})
+    made.items.write_text("y" * 5000)
+    with open_listing(made.store, made.job) as listing:
+        view = listing.find(key="items.txt")
+        assert view is not None
+        for options, length in (
+            ({}, INPUT_CHARACTERS),
+            ({"input_characters": 10}, 10),
+            ({"input_characters": 9999}, 5000),
+        ):
+            given = read_details(made.known, listing, view, **options).given
+            assert given is not None and (given.bytes, len(given.begins)) == (5000, length)

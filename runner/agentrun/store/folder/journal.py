@@ -11,9 +11,15 @@ from pathlib import Path
 
 from agentrun.checkpoint.record import Record, RecordError, decode_record, json_of
 from agentrun.errors import CheckpointError
+from agentrun.store.folder.needle import Needle
+from agentrun.store.port import contains
 from agentrun.system.disk import Disk, Held, disk_error, first_moved, open_file, replace_file
 
 PIECE_BYTES = 1 << 18
+LINE_BYTES = 1 << 12
+"""Read for a single line: most are shorter."""
+SEARCHED_BYTES = 1 << 16
+"""The piece that a search looks at: small enough for the processor's cache, and for memory that is used again."""
 _NAME = re.compile(r"journal-(\d+)\.jsonl")
 
 
@@ -84,10 +90,33 @@ class JournalLines:
                 yield ref, line
                 ref += len(line) + 1
         if ref < length:
-            raise CheckpointError(
-                f"{self.path}: ends at byte {ref + len(rest)}, but the run needs {length} bytes of it; "
-                f"{_ways_out(self.path, 'restore it')}"
-            )
+            raise self._too_short(ref + len(rest), length)
+
+    def containing(self, needle: bytes, length: int, *, any_case: bool = False) -> Iterator[tuple[int, bytes]]:
+        """The lines up to byte `length` that contain the needle, which has no newline; the others are not cut out.
+
+        With `any_case`, ASCII letters match in either case.
+        """
+        self._check_there(length)
+        wanted, ref, size = Needle(needle, any_case=any_case), 0, SEARCHED_BYTES
+        while ref < length:
+            # Whole lines only, so that nothing is missed at the end of a piece: the rest of it is read again.
+            text = self._read(ref, min(size, length - ref))
+            end = text.rfind(b"\n") + 1
+            if not end:
+                if len(text) < size:
+                    raise self._too_short(ref + len(text), length)
+                size *= 2
+                continue
+            for start, stop in wanted.lines(text, end):
+                yield ref + start, text[start:stop]
+            ref, size = ref + end, SEARCHED_BYTES
+
+    def _too_short(self, end: int, length: int) -> CheckpointError:
+        return CheckpointError(
+            f"{self.path}: ends at byte {end}, but the run needs {length} bytes of it; "
+            f"{_ways_out(self.path, 'restore it')}"
+        )
 
     def _line_from(self, offset: int, length: int) -> int:
         """Where the first line begins that is not before `offset`."""
@@ -113,9 +142,11 @@ class JournalLines:
         start = ref - self._at
         end = self._piece.find(b"\n", start) if 0 <= start < len(self._piece) else -1
         if end < 0:
-            # Slots do not finish in order: the next line asked for may stand a little before this one.
-            self._at = max(0, ref - PIECE_BYTES // 4)
-            self._piece, start = self._read(self._at, PIECE_BYTES), ref - self._at
+            # Slots do not finish in order: the next line asked for may stand a little before this one. One that is far
+            # from the last is perhaps the only one that is wanted there.
+            is_far = abs(ref - self._at) > 2 * PIECE_BYTES
+            self._at = ref if is_far else max(0, ref - PIECE_BYTES // 4)
+            self._piece, start = self._read(self._at, LINE_BYTES if is_far else PIECE_BYTES), ref - self._at
             while (end := self._piece.find(b"\n", start)) < 0:
                 if not (more := self._read(self._at + len(self._piece), PIECE_BYTES)):
                     return self._piece[start:]
@@ -168,11 +199,11 @@ class Records:
         """The record at `ref` as it is written."""
         return self._lines.at(ref) if ref < self._length else self._outputs[ref]
 
-    def containing(self, needle: bytes) -> Iterator[tuple[int, Record]]:
+    def containing(self, needle: bytes, *, any_case: bool = False) -> Iterator[tuple[int, Record]]:
         """The records with these bytes in their JSON. Decoding takes longest: the bytes are looked at first."""
-        in_journal = self._lines.until(self._length) if self._length else ()
+        in_journal = self._lines.containing(needle, self._length, any_case=any_case) if self._length else ()
         for ref, line in chain(in_journal, self._outputs.items()):
-            if needle in line and needle in json_of(line):
+            if contains(json_of(line), needle, any_case=any_case):
                 yield ref, self._decode(ref, line)
 
     def _decode(self, ref: int, line: bytes) -> Record:

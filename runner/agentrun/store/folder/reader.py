@@ -105,8 +105,8 @@ class FolderReader(Reader):
     def read(self, refs: Iterable[int]) -> Iterator[Record]:
         return self._records.read(refs)
 
-    def search(self, text: str) -> Iterator[tuple[int, Record]]:
-        return self._records.containing(needle_for(text))
+    def search(self, text: str, *, any_case: bool = False) -> Iterator[tuple[int, Record]]:
+        return self._records.containing(needle_for(text), any_case=any_case)
 
     def holder(self) -> Holder | None:
         return live_holder(self._folder)
