@@ -123,6 +123,11 @@ def answered(posted: Iterable[Posted]) -> dict[QuestionId, AnyMessage]:
     return found
 
 
+def posted_kinds(posted: Iterable[Posted]) -> dict[str, str]:
+    """By the key of their item: the kind of the last message among what was posted."""
+    return {one.message.key: one.message.kind for one in posted if one.message is not None}
+
+
 def is_answer_to(posted: Posted, view: ItemView) -> bool:
     """Whether it answers the question that the item waits with."""
     message = posted.message

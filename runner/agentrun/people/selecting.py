@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agentrun.errors import UsageError
 from agentrun.item import Item
-from agentrun.views.causes import VARIES, cause_shape
+from agentrun.views.causes import VARIES, cause_id, cause_shape
 from agentrun.views.finding import KnownJob
 from agentrun.views.item import ItemView
 from agentrun.views.listing import Listing, read_source
@@ -32,6 +32,8 @@ class Selection:
     failed: bool = False
     cause: str | None = None
     """A failure as `views.causes` shows it; a part of the words is enough."""
+    cause_id: str | None = None
+    """The id of a group of failures: its items, and no others."""
     agent_version: str | None = None
     """The beginning of a fingerprint."""
     first: int | None = None
@@ -45,7 +47,8 @@ class Selection:
 
     @property
     def is_by_rule(self) -> bool:
-        return self.failed or self.cause is not None or self.agent_version is not None or self.first is not None
+        rules = (self.cause, self.cause_id, self.agent_version, self.first)
+        return self.failed or any(rule is not None for rule in rules)
 
 
 def select(known: KnownJob, listing: Listing, selection: Selection) -> Iterator[ItemView]:
@@ -55,11 +58,13 @@ def select(known: KnownJob, listing: Listing, selection: Selection) -> Iterator[
         named += [find_index(known, listing, index) for index in selection.indexes]
         yield from {view.key: view for view in named}.values()
         return
-    states = {"failed"} if selection.failed or selection.cause is not None else None
+    is_of_failed = selection.failed or selection.cause is not None or selection.cause_id is not None
+    states = {"failed"} if is_of_failed else None
     version = selection.agent_version
     for view in listing.items(states):
         if (
             (selection.cause is None or is_of_cause(view, selection.cause))
+            and (selection.cause_id is None or (view.failure and cause_id(view.failure) == selection.cause_id))
             and (version is None or bool(version and view.agent.startswith(version)))
             and (selection.first is None or view.index >= selection.first)
         ):
