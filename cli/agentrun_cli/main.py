@@ -14,6 +14,7 @@ import typer
 
 from agentrun.errors import AgentrunError, ScriptError, TrustError
 from agentrun_cli import terminal as console
+from agentrun_cli.bugs import describe_bug
 from agentrun_cli.commands import COMMANDS, INSIDE
 from agentrun_cli.hints import shorten_hints
 from agentrun_cli.inside import command as inside
@@ -182,17 +183,6 @@ def _say_usage(error: Exception) -> int:
 
 
 def _say_bug(error: Exception) -> int:
-    """Write our own traceback to a file, for a bug report."""
-    import tempfile
-    import traceback
-
-    try:
-        fd, path = tempfile.mkstemp(prefix="agentrun-bug-", suffix=".txt")
-        with open(fd, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.writelines(traceback.format_exception(error))
-        where = f"; please report it, with {path}"
-    except OSError:
-        where = ""
-    console.say(f"this is a bug in agentrun: {type(error).__name__}: {console.clean(error)}{where}")
+    console.say(describe_bug(error))
     console.say("finished work is on disk; run the same command again to continue")
     return OUR_BUG

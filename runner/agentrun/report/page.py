@@ -12,6 +12,7 @@ from agentrun.report.report import Advice, Group, LaunchFacts, Outlier, Report
 from agentrun.values.clock import local_time
 from agentrun.values.text import clean
 from agentrun.values.units import format_duration
+from agentrun.views.jobs import JobView
 
 STYLE = Path(__file__).with_name("page.css")
 MOST_BYTES = 200 * 1024
@@ -36,14 +37,6 @@ def text(value: object, limit: int = 300) -> str:
 
 
 def _page(report: Report, *, items: int, groups: int = 20) -> str:
-    sections = (
-        _section("next", "What to do next", _advice(report.advice)),
-        _section("failures", _failed_words(report), _failures(report, items, groups)),
-        _section("questions", _asked_words(report), _questions(report, items, groups)),
-        _section("night", "The night", _night(report)),
-        _section("outliers", "Slowest and most expensive items", _outliers(report)),
-        _section("record", "For the record", _record(report)),
-    )
     head = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">{MARK}'
@@ -52,11 +45,40 @@ def _page(report: Report, *, items: int, groups: int = 20) -> str:
         f'<link rel="icon" href="data:,"><title>{text(report.title)}</title>'
         f"<style>{STYLE.read_text()}</style></head>"
     )
+    return f"{head}<body><main>{report_body(report, items=items, groups=groups)}</main></body></html>\n"
+
+
+def report_body(report: Report, *, items: int = 50, groups: int = 20) -> str:
+    """The report without the document around it, for a page with the style of `STYLE`; no inline styles."""
+    sections = (
+        _section("next", "What to do next", _advice(report.advice)),
+        _section("failures", _failed_words(report), _failures(report, items, groups)),
+        _section("questions", _asked_words(report), _questions(report, items, groups)),
+        _section("night", "The night", _night(report)),
+        _section("outliers", "Slowest and most expensive items", _outliers(report)),
+        _section("record", "For the record", _record(report)),
+    )
     made = local_time(report.made_at)
     foot = f"Written by agentrun at {made:%H:%M %Z on %A, %-d %B %Y}. Times are local to the machine that wrote it."
     where = f" The commands work in <code>{text(report.folder)}</code>." if report.folder else ""
-    body = "".join(sections)
-    return f"{head}<body><main>{_head(report)}{body}<footer>{foot}{where}</footer></main></body></html>\n"
+    return f"{_head(report)}{''.join(sections)}<footer>{foot}{where}</footer>"
+
+
+def progress_bar(view: JobView) -> str:
+    """How far a run is: a part of the bar for each state, as SVG, which needs no inline styles."""
+    parts, at = "", 0.0
+    for kind, tone in _PARTS:
+        if count := view.counts.get(kind):
+            # Three of a hundred thousand can be seen, too.
+            width = max(1000 * count / max(view.total, 1), 4.0)
+            said = f"<title>{count:,} {kind}</title>"
+            parts += f'<rect class="{tone}" x="{at:.1f}" width="{width:.1f}" height="1">{said}</rect>'
+            at += width
+    words = f"{view.counts.get('done', 0):,} of {view.total:,} done"
+    return (
+        f'<svg class="progress" viewBox="0 0 1000 1" preserveAspectRatio="none" role="img" aria-label="{words}">'
+        f"{parts}</svg>"
+    )
 
 
 def _section(name: str, title: str, body: str) -> str:
@@ -73,11 +95,6 @@ def _head(report: Report) -> str:
     began, ended = (local_time(at) for at in (night.began, night.ended))
     until = f"{ended:%H:%M}" if began.date() == ended.date() else f"{ended:%A, %H:%M}"
     when = f"{began:%A, %-d %B %Y, %H:%M} to {until}"
-    parts = "".join(
-        f'<i class="{tone}" style="width:{100 * count / max(view.total, 1):.2f}%" title="{count:,} {kind}"></i>'
-        for kind, tone in _PARTS
-        if (count := view.counts.get(kind))
-    )
     tiles = "".join(
         f'<div class="{one.tone}"><dt>{escape(one.name)}</dt>'
         f"<dd>{escape(one.value)}<small>{escape(one.note)}</small></dd></div>"
@@ -88,7 +105,7 @@ def _head(report: Report) -> str:
         f'<header><p class="when">{when}</p>'
         f'<h1>{text(view.job)} <span class="pill {report.tone}">{escape(report.verdict)}</span></h1>'
         f'<p class="stands">{text(report.words, 600)}</p>'
-        f'<div class="progress" role="img" aria-label="{text(report.title)}">{parts}<i class="rest"></i></div>'
+        f"{progress_bar(view)}"
         f'<dl class="tiles" id="tiles">{tiles}</dl>{odd}</header>\n'
     )
 

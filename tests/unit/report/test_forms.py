@@ -63,7 +63,12 @@ def test_the_page_has_every_section_and_its_policy(report: Report) -> None:
     assert re.findall(r'<section id="(\w+)">', page) == SECTIONS and 'id="tiles"' in page
     assert f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">' in page
     assert page.index("Content-Security-Policy") < page.index("<style>")
-    assert page.count("<svg ") == 4 and f'viewBox="0 0 {WIDTH} ' in page and WIDTH == 430
+    assert (
+        page.count("</figcaption><svg ") == 4
+        and page.count("<svg ") == 5
+        and f'viewBox="0 0 {WIDTH} ' in page
+        and WIDTH == 430
+    )
 
 
 def test_nothing_in_the_page_runs_or_is_fetched(hostile: Report) -> None:
