@@ -40,6 +40,17 @@ quick: $(STAMP) ## unit and contract tests, in less than a minute
 
 areas: $(addprefix area-,$(AREAS)) ## tests that need a server, a browser, a cluster or a large library
 
+# Looks for what people with screen readers, or with a keyboard alone, would stumble over.
+# From npm, with the certificates that the system trusts, as pip does: a company's own among them.
+AXE := $(VENV)/npm/node_modules/axe-core/axe.min.js
+$(AXE): | $(STAMP)
+	@certificates=/etc/ssl/certs/ca-certificates.crt; \
+	[ ! -f $$certificates ] || export NODE_EXTRA_CA_CERTS=$${NODE_EXTRA_CA_CERTS:-$$certificates}; \
+	npm install --prefix $(VENV)/npm --no-save --no-package-lock --no-audit --no-fund --silent axe-core@4.14.0 \
+		|| echo "axe-core could not be installed: its tests are skipped, or fail with CI=true" >&2
+
+area-browser: $(AXE)
+
 area-%: $(STAMP) ## one of these: make area-llm
 	$(PYTEST) --durations 5 tests/areas/$*
 
@@ -71,7 +82,7 @@ bench: $(STAMP) ## beside the disk's limit and the peers: make bench QUICK=1 ONL
 repeats: $(STAMP) ## finished calls repeated in 20 kills, of frameworks' agents: make repeats ONLY=langgraph WRITE=docs/page.md
 	@PYTHONPATH=tests $(BIN)/python -m benchmarks.frameworks $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) $(if $(WRITE),--write $(WRITE))
 
-pictures: $(STAMP) ## docs/pictures: the real command in a real terminal (tmux), as SVG
+pictures: $(STAMP) ## docs/pictures: the real command in a real terminal (tmux) and browser (chromium)
 	PYTHONPATH=tests $(BIN)/python -m pages.pictures
 
 newest: $(STAMP) ## renew constraints.txt: the newest versions of everything; install and try them

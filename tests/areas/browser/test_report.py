@@ -51,7 +51,7 @@ def test_the_report_is_whole_silent_and_alone(browser: Browser, page_file: Path,
     assert page.eval_on_selector_all("main *:not(svg *)", wider) == []
     for name in SECTIONS:
         assert page.locator(f"section#{name}").is_visible(), name
-    assert page.locator("svg").count() == 4 and page.locator("#tiles div").count() >= 5
+    assert page.locator("figure svg").count() == 4 and page.locator("#tiles div").count() >= 5
     assert page.locator("script, img, iframe, object, embed, form").count() == 0
     shown = page.inner_text("#failures")
     assert all(key in shown for key in HOSTILE[:3])
