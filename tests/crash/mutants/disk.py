@@ -365,7 +365,7 @@ if held.stamp is not None and (found.st_mtime_ns, found.st_size) != held.stamp:
     ),
     Mutant(
         "a step answered before its commit",
-        "RunnerEnd._put_step",
+        "RunnerEnd._commit",
         "await self._launch.commit_step(self.work, record)",
         """
 import asyncio
