@@ -12,6 +12,7 @@ lines of their own, so that readers do not see them. They concern the next block
     <!-- varies: 86, 1.7 -->        these numbers differ from one time to the next
     <!-- kill when: CONDITION -->   the command that was `Killed` is killed once this holds; `state` is its state.json
     <!-- type: e, a -->             the command asks a person, who types these
+    <!-- Ctrl-C after: WORDS -->    the last command runs until Ctrl-C, which is typed once it has printed these words
     <!-- not run: REASON -->        the block cannot be run here; its `agentrun` lines are only parsed
 """
 
@@ -25,9 +26,9 @@ REPOSITORY = Path(__file__).parents[2]
 RUN = ("sh", "console")
 WRITTEN = ("repeats", "end of repeats")
 """What is between them is written by a command, and no test's concern."""
-MARKS = ("story", "run", "file", "exits", "varies", "kill when", "type", "not run")
+MARKS = ("story", "run", "file", "exits", "varies", "kill when", "type", "Ctrl-C after", "not run")
 _PART = re.compile(
-    r"^<!-- (?P<mark>[a-z ]+?)(?:: (?P<value>.*?))? -->$|^```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    r"^<!-- (?P<mark>[A-Za-z -]+?)(?:: (?P<value>.*?))? -->$|^```(?P<language>\w*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 

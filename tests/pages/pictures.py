@@ -1,8 +1,8 @@
-"""The pictures of README and docs: what the real command shows in a real terminal, as SVG. Run by `make pictures`.
+"""The pictures of README and docs: what the real command shows, in a real terminal and browser. Run by `make pictures`.
 
-Each picture is a session in tmux, which keeps the screen as a terminal would, colours and all. What differs each time
-and means nothing, such as the time of day, is replaced. Nothing of the machine is in them: the commands run in a copy
-of a sample, in a bash without settings.
+A picture of a terminal (SVG) is a session in tmux, which keeps the screen as a terminal would, colours and all. What
+differs each time and means nothing, such as the time of day, is replaced. Nothing of the machine is in them: the
+commands run in a copy of a sample, in a bash without settings. The report and `agentrun ui` (`ui.py`) are PNGs.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from needs import find_program
+from pages import ui
 from pages.page import REPOSITORY
 from pages.shell import reader_environment
 from waiting import eventually
@@ -243,8 +244,9 @@ def report() -> None:
 
 
 def main() -> None:
-    report()
     PICTURES.mkdir(exist_ok=True)
+    report()
+    ui.take_all(PICTURES)
     for name, play in SESSIONS.items():
         with tempfile.TemporaryDirectory(prefix="agentrun-pictures-") as folder:
             work = copy_triage(Path(folder))

@@ -9,13 +9,14 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 from cli.terminal import Terminal
-from waiting import eventually
+from waiting import PATIENCE_SECONDS, eventually
 
 _END = "-- end of this command --"
 PROMPT = "[q]uit: "
@@ -86,6 +87,19 @@ class Shell:
         self._code = 137
         return f"{printed}Killed\n"
 
+    def run_and_interrupt(self, command: str, words: str) -> tuple[str, int]:
+        """Start a command, and type Ctrl-C once it has printed these words."""
+        started_words, cwd, environ = self._words(command)
+        with tempfile.TemporaryFile("w+") as printed:
+            started = subprocess.Popen(started_words, cwd=cwd, env=environ, stdout=printed, stderr=subprocess.STDOUT)
+            try:
+                eventually(lambda: words in _text(printed), f"{words!r} by {command}", alive=started)
+                started.send_signal(signal.SIGINT)
+                self._code = started.wait(PATIENCE_SECONDS)
+            finally:
+                started.kill()
+            return _text(printed), self._code
+
     def run_and_type(self, command: str, answers: list[str]) -> tuple[str, int]:
         """Run a command on a terminal, and type an answer each time it asks."""
         words, cwd, environ = self._words(command)
@@ -113,6 +127,11 @@ class Shell:
             name, _, value = words.pop(0).partition("=")
             environ[name] = value
         return words, cwd, environ
+
+
+def _text(file: TextIO) -> str:
+    file.seek(0)
+    return file.read()
 
 
 def shape(text: str) -> str:

@@ -21,6 +21,8 @@ from pages.shell import Shell, is_shown, reader_environment, shape
 
 NOT_RUN = {
     ("README.md", "installs a command for the user"),
+    ("docs/how-to/other-agents.md", "needs Claude Code"),
+    ("docs/how-to/colleagues.md", "needs a second machine"),
     ("docs/how-to/overnight.md", "changes the user's systemd units"),
 }
 """What cannot be run here. Adding to it is a decision: nobody notices when a block that is not run breaks."""
@@ -70,6 +72,8 @@ def run(block: Block, shell: Shell) -> None:
             printed, code = shell.run_and_kill(command, lambda state: bool(eval(condition, {"state": state}))), 0  # noqa: B023
         elif "type" in block.marks and command.startswith("agentrun review"):
             printed, code = shell.run_and_type(command, [one.strip() for one in block.marks["type"].split(",")])
+        elif "Ctrl-C after" in block.marks and command == block.steps[-1][0]:
+            printed, code = shell.run_and_interrupt(command, block.marks["Ctrl-C after"])
         else:
             printed, code = shell.run(command)
         where = f"{block.page}:{block.line}: {command}"
