@@ -9,6 +9,10 @@ parent is gone has nothing else in common with us), if it is in a session that t
 descends from one of these. What escapes: a process with a session of its own *and* an emptied environment,
 whose parent has gone. Without /proc (macOS) there are no markers, only sessions and descendants.
 
+A program that is just being started has no marker yet, for an instant that a busy machine makes long. So it is
+waited for: while it is still a copy of the runner it holds the pipe's write end, and while it is being loaded, /proc
+shows that.
+
 This file is also a script, run with `-I -S` so that it starts in some 20 ms: only the standard library, and
 little of it.
 """
@@ -35,14 +39,22 @@ ERASE_BELOW = b"\x1b[J"
 GATHER_SECONDS = 0.02
 """Reports within this time are processed together: most programs have exited by then."""
 
+STARTING_SECONDS = 10.0
+"""How long programs that are just being started are waited for: in each of the two ways, at most."""
+
 _HAS_PROC = os.path.exists("/proc/self/environ")
 
 
 class Process:
-    __slots__ = ("born", "group", "parent", "pid", "session")
+    """A live process. `born` is in kernel ticks; `environ_bytes` is None while its program is being loaded."""
 
-    def __init__(self, pid: int, parent: int, group: int, session: int, born: int) -> None:
+    __slots__ = ("born", "environ_bytes", "group", "parent", "pid", "session")
+
+    def __init__(
+        self, pid: int, parent: int, group: int, session: int, born: int, environ_bytes: int | None = 0
+    ) -> None:
         self.pid, self.parent, self.group, self.session, self.born = pid, parent, group, session, born
+        self.environ_bytes = environ_bytes
 
 
 def read_process(pid: int) -> Process | None:
@@ -54,7 +66,18 @@ def read_process(pid: int) -> Process | None:
         return None
     if len(fields) < 20 or fields[0] in (b"Z", b"X"):
         return None
-    return Process(pid, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+    parent, group, session, born = (int(fields[n]) for n in (1, 2, 3, 19))
+    return Process(pid, parent, group, session, born, _environ_bytes(fields))
+
+
+def _environ_bytes(fields: list[bytes]) -> int | None:
+    """Of the fields of a process that we may look into."""
+    if len(fields) < 49:
+        return 0
+    memory, code_end, environ_start, environ_end = (int(fields[n]) for n in (20, 24, 47, 48))
+    # The kernel gives a program its memory first, then its environment, and last it notes where the code ends. Its own
+    # threads have no memory.
+    return environ_end - environ_start if code_end or not memory else None
 
 
 def list_processes() -> dict[int, Process]:
@@ -77,13 +100,19 @@ def _list_with_ps() -> dict[int, Process]:
     return table
 
 
-def carries(pid: int, mark: Mark) -> bool:
-    """Whether its environment has the marker. Markers of nested launches are joined by `:`."""
+def carries(pid: int, mark: Mark) -> bool | None:
+    """Whether its environment has the marker; None if that is not known yet.
+
+    Markers of nested launches are joined by `:`.
+    """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             environ = file.read()
     except OSError:
         return False
+    if not environ:
+        process = read_process(pid)
+        return None if process is not None and process.environ_bytes != 0 else False
     name, value = (os.fsencode(part) for part in mark)
     if value not in environ:
         return False
@@ -96,21 +125,20 @@ def join_marker(environ: Mapping[str, str], mark: Mark) -> str:
     return f"{outer}:{mark[1]}" if outer else mark[1]
 
 
-def find_tree(roots: Mapping[int, int | None], mark: Mark | None, *, spare: Iterable[int]) -> set[int]:
+def find_tree(roots: Mapping[int, int | None], mark: Mark | None, *, spare: Iterable[int]) -> tuple[set[int], bool]:
     """The live processes of these sessions, those that carry the mark, and all their descendants.
 
-    `roots` are the session leaders, with their start times.
+    `roots` are the session leaders, with their start times. The second value says whether programs are just being
+    loaded, of which it is not known yet whether they carry the mark.
     """
     table, spared = list_processes(), {0, 1, *spare}
+    carried = {pid: carries(pid, mark) for pid in table} if mark is not None else {}
     # A pid is not reused while a session or group has it: even if the leader is gone, it is still ours.
     ours = {pid for pid, born in roots.items() if born is None or pid not in table or table[pid].born == born}
     found = {
         process.pid
         for process in table.values()
-        if process.pid in ours
-        or process.session in ours
-        or process.group in ours
-        or (mark is not None and carries(process.pid, mark))
+        if process.pid in ours or process.session in ours or process.group in ours or carried.get(process.pid)
     } - spared
     children: dict[int, list[int]] = {}
     for process in table.values():
@@ -121,7 +149,7 @@ def find_tree(roots: Mapping[int, int | None], mark: Mark | None, *, spare: Iter
             if child not in found and child not in spared:
                 found.add(child)
                 todo.append(child)
-    return found
+    return found, any(known is None and pid not in found for pid, known in carried.items())
 
 
 def birth(pid: int) -> int | None:
@@ -145,16 +173,17 @@ def end_launch(marker: str) -> None:
     _end(lambda: find_tree({}, (LAUNCH_VARIABLE, marker), spare={os.getpid()}))
 
 
-def _end(find: Callable[[], set[int]]) -> None:
-    quiet, pause = 0, 0.001
+def _end(find: Callable[[], tuple[set[int], bool]]) -> None:
+    quiet, pause, patience = 0, 0.001, STARTING_SECONDS
     # Collected before killing, because children of a killed parent are orphans; twice, because one may fork meanwhile.
     while quiet < 2:
-        found = find()
+        found, is_any_loading = find()
         # All are stopped first: a shell whose child is killed would run its next command.
         for pid in found:
             _stop(pid)
         killed = [_kill(pid) for pid in found]
-        quiet = 0 if any(killed) else quiet + 1
+        quiet = 0 if any(killed) or (is_any_loading and patience > 0) else quiet + 1
+        patience -= pause if is_any_loading else 0
         time.sleep(pause)
         pause = min(pause * 2, 0.1)
 
@@ -346,16 +375,16 @@ def watch_runner(pipe: int, runner: int) -> tuple[dict[int, int | None], bytes]:
     last_word = b""
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
-    runner_fd = -1
+    runner_fd, deadline = -1, None
     try:
-        # A forked child may hold the pipe's write end after the runner has died.
+        # A forked child may hold the pipe's write end long after the runner has died.
         runner_fd = os.pidfd_open(runner)
         poll.register(runner_fd, select.POLLIN)
     except (AttributeError, OSError):
         pass
     rest = b""
     while True:
-        ready = dict(poll.poll())
+        ready = dict(poll.poll(None if deadline is None else max(deadline - time.monotonic(), 0) * 1000))
         if pipe in ready:
             if not ready[pipe] & select.POLLHUP:
                 time.sleep(GATHER_SECONDS)
@@ -366,6 +395,10 @@ def watch_runner(pipe: int, runner: int) -> tuple[dict[int, int | None], bytes]:
             last_word = next((line for line in lines if line in (b"=", b".")), last_word)
             _update(told, lines)
         elif runner_fd in ready:
+            # A child that was just being started holds it, too, until its program is loaded.
+            poll.unregister(runner_fd)
+            deadline = time.monotonic() + STARTING_SECONDS
+        else:
             return told, b""
 
 

@@ -18,7 +18,7 @@ from textwrap import dedent
 
 import pytest
 
-from agentrun.system.guardian import ATTEMPT_VARIABLE, LAUNCH_VARIABLE, Guardian, end_tree, read_process
+from agentrun.system.guardian import ATTEMPT_VARIABLE, LAUNCH_VARIABLE, Guardian, carries, end_tree, read_process
 from waiting import PATIENCE_SECONDS, eventually
 
 linux_only = pytest.mark.usefixtures("proc")
@@ -109,6 +109,68 @@ def test_when_the_runner_is_killed_its_orphans_die_and_only_then_the_lock_is_fre
     eventually(lambda: is_free(tmp_path / "lock"), "the lock is free")
     assert not is_alive(orphan_pid)
     eventually(lambda: not is_alive(guardian_pid), "the guardian goes")
+
+
+STARTING = """
+    import fcntl, os, secrets, sys
+    from agentrun.system.guardian import Guardian
+
+    folder = sys.argv[1]
+    lock = open(folder + "/lock", "w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    Guardian.start(lock.fileno(), secrets.token_hex(8))
+    program = ["/bin/sh", "-c", f"echo $$ >{folder}/orphan; exec sleep 600"]
+    # Between fork and exec the child opens a FIFO, and waits there for whoever writes to it.
+    held = [(os.POSIX_SPAWN_OPEN, 0, folder + "/fifo", os.O_RDONLY, 0)]
+    os.posix_spawn(program[0], program, os.environ, file_actions=held, setsid=True)
+"""
+
+
+@linux_only
+def test_a_program_that_was_just_being_started_when_the_runner_was_killed_dies_before_the_lock_is_free(
+    tmp_path: Path,
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    process = subprocess.Popen([sys.executable, "-c", dedent(STARTING), str(tmp_path)])
+
+    def child() -> int | None:
+        found = (int(name) for name in os.listdir("/proc") if name.isdigit())
+        children = (one for one in map(read_process, found) if one is not None and one.parent == process.pid)
+        # The guardian has a session of its own, too, and is a program that is loaded.
+        return next(
+            (c.pid for c in children if Path(f"/proc/{c.pid}/cmdline").read_bytes().find(b"posix_spawn") > 0), None
+        )
+
+    eventually(child, "the child waits for the FIFO", alive=process)
+    pid = child()
+    assert pid is not None
+    process.kill()
+    process.wait()
+    try:
+        assert is_alive(pid) and not is_free(tmp_path / "lock")
+        with (tmp_path / "fifo").open("w"):
+            eventually(lambda: is_free(tmp_path / "lock"), "the lock is free")
+        assert not is_alive(pid)
+    finally:
+        if is_alive(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+@linux_only
+def test_a_program_that_is_being_loaded_is_never_taken_for_a_stranger() -> None:
+    mark = (LAUNCH_VARIABLE, secrets.token_hex(8))
+    # A program that loads itself again and again, under the same pid.
+    again = 'exec sh -c "$0" "$0"'
+    programs = [subprocess.Popen(["sh", "-c", again, again], env={**os.environ, mark[0]: mark[1]}) for _ in range(2)]
+    try:
+        looks = [carries(program.pid, mark) for _ in range(5000) for program in programs]
+        assert [program.poll() for program in programs] == [None, None]
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+    assert False not in looks and True in looks
+    assert None in looks, "no look was at a program that is being loaded: the test shows nothing"
 
 
 @linux_only
