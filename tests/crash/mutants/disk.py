@@ -28,6 +28,7 @@ ANEW = (
     "tests/crash/test_answers.py::test_what_was_begun_anew_stays_so_when_the_journal_is_compacted_and_the_launch_killed"
 )
 INBOX = "tests/crash/test_inbox.py"
+GUARDIAN = "tests/unit/system/test_guardian.py"
 BUDGET = "tests/crash/test_budget_killed.py::test_killed_five_times_what_was_in_flight_counts_as_spent"
 CHANGED = "tests/unit/launch/test_steps.py::test_an_item_that_changed_remembers_nothing_of_what_it_was"
 
@@ -362,6 +363,22 @@ if held.stamp is not None and (found.st_mtime_ns, found.st_size) != held.stamp:
         "os.kill(pid, signal.SIGKILL)",
         "return False",
         ("tests/crash/test_left_behind.py::test_after_the_runners_death_nothing_of_it_is_left[killed-async]",),
+    ),
+    Mutant(
+        "a child between fork and exec not waited for",
+        "watch_runner",
+        "poll.unregister(runner_fd)",
+        'return told, b""',
+        (
+            f"{GUARDIAN}::test_a_program_that_was_just_being_started_when_the_runner_was_killed_dies_before_the_lock_is_free",
+        ),
+    ),
+    Mutant(
+        "a program that is being loaded taken for a stranger",
+        "carries",
+        "None if process is not None and process.environ_bytes != 0 else False",
+        "False",
+        (f"{GUARDIAN}::test_a_program_that_is_being_loaded_is_never_taken_for_a_stranger",),
     ),
     Mutant(
         "a step answered before its commit",
