@@ -65,10 +65,11 @@ def _files_under(base: Path) -> Iterable[str]:
     prefix = os.path.realpath(base).rstrip(os.sep) + os.sep
     installed = [os.path.realpath(p) + os.sep for p in (sys.prefix, sys.base_prefix)]
     excluded = tuple(p for p in installed if p.startswith(prefix))
+    folders: dict[str, str] = {}
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in ("agentrun", "agentrun_cli"):
             continue
-        file = module_file(module)
+        file = module_file(module, folders)
         if file is None or not file.startswith(prefix) or file.startswith(excluded or "\0"):
             continue
         if not _NOT_OURS.intersection(Path(file[len(prefix) :]).parts):

@@ -109,9 +109,22 @@ def put_on_path(folder: Path) -> None:
         sys.path.insert(1, str(folder))
 
 
-def module_file(module: Any) -> str | None:
+def module_file(module: Any, folders: dict[str, str] | None = None) -> str | None:
+    """The real path of a module's file.
+
+    For thousands of modules, `folders` holds the real paths of the folders so far: to resolve each part of each path
+    took longer than everything else that a launch does before its first item.
+    """
     file = getattr(module, "__file__", None)
-    return os.path.realpath(file) if isinstance(file, str) else None
+    if not isinstance(file, str):
+        return None
+    if folders is None:
+        return os.path.realpath(file)
+    folder, name = os.path.split(file)
+    if folder not in folders:
+        folders[folder] = os.path.realpath(folder)
+    path = os.path.join(folders[folder], name)
+    return os.path.realpath(path) if os.path.islink(path) else path
 
 
 def _load_file(path: Path, *, as_main: bool) -> ModuleType:

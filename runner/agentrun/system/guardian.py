@@ -261,18 +261,12 @@ class Guardian:
         With `spare_own`, the runner's own children that were never reported are spared: in a user's script or
         notebook they may be anything.
         """
-        import subprocess
-
         self._tell("=\n" if spare_own else ".\n")
         self._closed = True
         _GUARDIANS.discard(self)
         _restore(os.environ, self._environ_before)
         self._close_pipe()
-        try:
-            self._process.wait(CLOSE_SECONDS)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+        return _ends_within(CLOSE_SECONDS, self._process)
 
     def _spawn(self) -> None:
         import subprocess
@@ -339,6 +333,28 @@ class Guardian:
         self._close_pipe()
 
 
+def _ends_within(seconds: float, process: subprocess.Popen[bytes]) -> bool:
+    import select
+    import subprocess
+
+    try:
+        ended = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):
+        pass
+    else:
+        # `wait` with a limit sleeps between its looks, longer each time.
+        poll = select.poll()
+        poll.register(ended, select.POLLIN)
+        poll.poll(seconds * 1000)
+        seconds = 0
+        os.close(ended)
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
 _GUARDIANS: set[Guardian] = set()
 _hooked = False
 
@@ -373,8 +389,9 @@ def watch_runner(pipe: int, runner: int) -> tuple[dict[int, int | None], bytes]:
 
     told: dict[int, int | None] = {}
     last_word = b""
-    poll = select.poll()
+    poll, gather = select.poll(), select.poll()
     poll.register(pipe, select.POLLIN)
+    gather.register(pipe, 0)  # its end alone
     runner_fd, deadline = -1, None
     try:
         # A forked child may hold the pipe's write end long after the runner has died.
@@ -386,8 +403,7 @@ def watch_runner(pipe: int, runner: int) -> tuple[dict[int, int | None], bytes]:
     while True:
         ready = dict(poll.poll(None if deadline is None else max(deadline - time.monotonic(), 0) * 1000))
         if pipe in ready:
-            if not ready[pipe] & select.POLLHUP:
-                time.sleep(GATHER_SECONDS)
+            gather.poll(GATHER_SECONDS * 1000)
             chunk = os.read(pipe, 65536)
             if not chunk:
                 return told, last_word
