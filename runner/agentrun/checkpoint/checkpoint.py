@@ -194,6 +194,11 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
     return b"%b%b%b%b" % (whole, _CHECK, blake2b(whole, digest_size=16).hexdigest().encode(), _END)
 
 
+def copy_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
+    """A copy that shares nothing with it. By way of its text: that is many times faster than `deepcopy`."""
+    return _decode(_encode(checkpoint))
+
+
 def decode_checkpoint(
     text: bytes, *, where: str, accept_edits: bool = False, what_to_do: str = WHAT_TO_DO
 ) -> Checkpoint:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
 
-from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.checkpoint.checkpoint import Checkpoint, copy_checkpoint
 from agentrun.checkpoint.message import AnyMessage, decode_message, encode_message
 from agentrun.checkpoint.record import Record, decode_record, encode_record
 from agentrun.checkpoint.summary import Summary, last_finished
@@ -72,7 +72,7 @@ class MemoryStore(Store):
             records = list(self._records) if checkpoint is not None else filed
         return _MemoryReader(
             self._name,
-            deepcopy(checkpoint),
+            copy_checkpoint(checkpoint) if checkpoint is not None else None,
             shown if checkpoint is None else None,
             ended,
             records,
@@ -88,7 +88,7 @@ class MemoryStore(Store):
         if self._checkpoint is None:
             self._records, self._first_seq = [], 0
             return Loaded()
-        return Loaded(checkpoint=deepcopy(self._checkpoint))
+        return Loaded(checkpoint=copy_checkpoint(self._checkpoint))
 
     def scan(self) -> Iterator[tuple[int, Record]]:
         for ref, line in enumerate(list(self._records)):
@@ -109,7 +109,7 @@ class MemoryStore(Store):
             record.seq = checkpoint.seq
         lines = [encode_record(record) for record in records]
         # A copy: what the caller does to theirs from now on is not committed.
-        kept = deepcopy(checkpoint)
+        kept = copy_checkpoint(checkpoint)
 
         def sync() -> list[int]:
             if self._checkpoint is None and not self._first_seq:

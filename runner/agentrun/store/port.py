@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from agentrun.checkpoint.checkpoint import Checkpoint
+from agentrun.checkpoint.checkpoint import Checkpoint, copy_checkpoint
 from agentrun.checkpoint.message import AnyMessage
 from agentrun.checkpoint.record import Record
 from agentrun.checkpoint.summary import Summary, last_finished
@@ -225,7 +224,7 @@ class Store(ABC):
         In between everything reads as before, `checkpoint` belongs to the caller again, and no other commit may begin.
         Stores that cannot divide a commit do all of it in the second half.
         """
-        copied = deepcopy(checkpoint)
+        copied = copy_checkpoint(checkpoint)
         return lambda: self.commit(copied, records)
 
     @abstractmethod
