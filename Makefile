@@ -7,6 +7,9 @@ RUNTIME := $(VENV)/.runtime
 PYTEST := $(BIN)/python -m pytest -n 4 --dist worksteal
 AREAS := $(notdir $(patsubst %/,%,$(wildcard tests/areas/*/)))
 
+# The tests start thousands of processes: without compiled modules each of them takes twice as long.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo system test quick areas check format torture gate flat bench repeats pictures newest try-newest wheel clean
 .DEFAULT_GOAL := help
 

@@ -65,6 +65,7 @@ class _Unchecked:
         self._is_list = parameter.multiple or parameter.nargs == -1
         described = parameter.type_descriptor
         self._is_text = described.annotation in (str, str | None)
+        self._is_texts = described.annotation in (list[str], list[str] | None)
         limits = (getattr(described.parameter_info, name, None) for name in ("min", "max"))
         self._is_number = described.annotation in (int, int | None) and not any(limit is not None for limit in limits)
 
@@ -73,6 +74,8 @@ class _Unchecked:
             value = () if self._is_list else None
         elif self._is_number and type(value) is str and re.fullmatch("[0-9]{1,9}", value):
             value = int(value)
+        elif self._is_texts and value and isinstance(value, list | tuple) and all(type(one) is str for one in value):
+            value = list(value)
         elif not (self._is_text and type(value) is str):
             return self._checked(ctx, value)
         callback = self._parameter.callback

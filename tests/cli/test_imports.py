@@ -118,4 +118,6 @@ def test_words_that_need_no_check_import_no_checker(tmp_path: Path) -> None:
         return ended.returncode, "True" in ended.stdout
 
     assert loads_it("start", "nothing.toml", "-j", "4", "-q", "-o", "out.jsonl") == (2, False)
+    assert loads_it("start", "a.py:f", "--items", "none/*.txt", "--set", "k=v") == (2, False)
+    assert loads_it("redo", "nothing", "one", "two") == (2, False)
     assert loads_it("start", "nothing.toml", "-j", "four")[0] == 2

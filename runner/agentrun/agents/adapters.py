@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from agentrun.errors import AgentError
@@ -53,6 +52,8 @@ class Adapter:
             raise AgentError(f"{name}: {error}") from error
 
     def _fault(self, error: ImportError) -> str:
+        from importlib.metadata import PackageNotFoundError, version
+
         try:
             found = f"{self.distribution} {version(self.distribution)}"
         except PackageNotFoundError:
