@@ -69,7 +69,8 @@ def _judge_once(mutant: Mutant) -> Verdict:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="agentrun-gate-", dir=tmpfs()) as folder:
         for package in (LIBRARY, COMMAND_LINE):
-            shutil.copytree(package, Path(folder, package.name), ignore=shutil.ignore_patterns("__pycache__"))
+            # With its compiled modules, which stay valid: a copy keeps the times of the files.
+            shutil.copytree(package, Path(folder, package.name))
         if mutant is not WITHOUT:
             path, text = seed(mutant)
             Path(folder, path).write_text(text)
@@ -92,7 +93,6 @@ def _run_tests(tests: tuple[str, ...], folder: Path, environ: dict[str, str]) ->
             **os.environ,
             **environ,
             "PYTHONPATH": f"{folder}:{ROOT / 'tests'}",
-            "PYTHONDONTWRITEBYTECODE": "1",
             noticing.VARIABLE: str(report),
         },
         stdout=subprocess.PIPE,
