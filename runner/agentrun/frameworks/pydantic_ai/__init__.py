@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pydantic_ai import BinaryContent, DeferredToolRequests
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["agent_of", "run"]
 AnyAgent = AbstractAgent[Any, Any]
+_THREADS_MOST = 40
+"""As many sync tools at a time as pydantic-ai runs by itself."""
 
 
 def agent_of(target: AnyAgent, job: Job) -> AsyncAgent:
@@ -89,18 +93,21 @@ async def run(
         HandleDeferredToolCalls(this.resolve),
     ]
     try:
-        result: AgentRunResult[Any] = await agent.run(
-            prompt,
-            deps=deps,
-            model=model,
-            model_settings=model_settings,
-            message_history=message_history,
-            usage_limits=usage_limits,
-            output_type=output_type,
-            instructions=instructions,
-            capabilities=capabilities,
-            infer_name=False,  # it would name the user's agent after our own variable
-        )
+        # By itself it runs sync tools in threads of AnyIO, which the loop knows nothing of: they would outlive the
+        # attempt. An executor that the agent names is used all the same, and the loop knows of that, too.
+        with agent.using_thread_executor(_threads()):
+            result: AgentRunResult[Any] = await agent.run(
+                prompt,
+                deps=deps,
+                model=model,
+                model_settings=model_settings,
+                message_history=message_history,
+                usage_limits=usage_limits,
+                output_type=output_type,
+                instructions=instructions,
+                capabilities=capabilities,
+                infer_name=False,  # it would name the user's agent after our own variable
+            )
     except (UserError, ImportError) as error:
         if _cannot_be_made(model or agent.model):
             # For want of a key above all: that is so for every item.
@@ -109,6 +116,11 @@ async def run(
     if isinstance(result.output, DeferredToolRequests):
         raise Fail("the agent ended with tool calls that nobody answered; remove what resolves only some of them")
     return result
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_THREADS_MOST, thread_name_prefix="agentrun-tool")
 
 
 def _cannot_be_made(model: Model | str | None) -> bool:
