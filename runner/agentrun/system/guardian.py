@@ -392,11 +392,14 @@ def watch_runner(pipe: int, runner: int) -> tuple[dict[int, int | None], bytes]:
     poll, gather = select.poll(), select.poll()
     poll.register(pipe, select.POLLIN)
     gather.register(pipe, 0)  # its end alone
-    runner_fd, deadline = -1, None
+    runner_fd = -1
+    deadline: float | None = None
     try:
         # A forked child may hold the pipe's write end long after the runner has died.
         runner_fd = os.pidfd_open(runner)
         poll.register(runner_fd, select.POLLIN)
+    except ProcessLookupError:
+        deadline = time.monotonic() + STARTING_SECONDS  # it died before we were up
     except (AttributeError, OSError):
         pass
     rest = b""

@@ -12,7 +12,9 @@ import stat
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from textwrap import dedent
 
@@ -43,6 +45,15 @@ def is_free(lock: Path) -> bool:
         except BlockingIOError:
             return False
         return True
+
+
+def open_files(pid: int) -> set[str]:
+    folder = Path(f"/proc/{pid}/fd")
+    found = set()
+    for fd in folder.iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found.add(os.readlink(fd))
+    return found
 
 
 RUNNER = """
@@ -118,7 +129,8 @@ STARTING = """
     folder = sys.argv[1]
     lock = open(folder + "/lock", "w")
     fcntl.flock(lock, fcntl.LOCK_EX)
-    Guardian.start(lock.fileno(), secrets.token_hex(8))
+    guardian = Guardian.start(lock.fileno(), secrets.token_hex(8))
+    open(folder + "/guardian", "w").write(str(guardian.pid))
     program = ["/bin/sh", "-c", f"echo $$ >{folder}/orphan; exec sleep 600"]
     # Between fork and exec the child opens a FIFO, and waits there for whoever writes to it.
     held = [(os.POSIX_SPAWN_OPEN, 0, folder + "/fifo", os.O_RDONLY, 0)]
@@ -134,20 +146,22 @@ def test_a_program_that_was_just_being_started_when_the_runner_was_killed_dies_b
     process = subprocess.Popen([sys.executable, "-c", dedent(STARTING), str(tmp_path)])
 
     def child() -> int | None:
+        """Between fork and exec it still has the runner's words."""
         found = (int(name) for name in os.listdir("/proc") if name.isdigit())
-        children = (one for one in map(read_process, found) if one is not None and one.parent == process.pid)
-        # The guardian has a session of its own, too, and is a program that is loaded.
-        return next(
-            (c.pid for c in children if Path(f"/proc/{c.pid}/cmdline").read_bytes().find(b"posix_spawn") > 0), None
-        )
+        children = [one.pid for one in map(read_process, found) if one is not None and one.parent == process.pid]
+        return next((pid for pid in children if b"posix_spawn" in Path(f"/proc/{pid}/cmdline").read_bytes()), None)
 
     eventually(child, "the child waits for the FIFO", alive=process)
-    pid = child()
+    pid, guardian_pid = child(), pid_in(tmp_path / "guardian")
     assert pid is not None
+    eventually(lambda: "anon_inode:[pidfd]" in open_files(guardian_pid), "the guardian watches the runner")
     process.kill()
     process.wait()
     try:
-        assert is_alive(pid) and not is_free(tmp_path / "lock")
+        # A guardian that does not wait would be gone by then.
+        for _ in range(50):
+            assert is_alive(pid) and is_alive(guardian_pid)
+            time.sleep(0.01)
         with (tmp_path / "fifo").open("w"):
             eventually(lambda: is_free(tmp_path / "lock"), "the lock is free")
         assert not is_alive(pid)
