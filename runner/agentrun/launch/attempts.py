@@ -21,7 +21,7 @@ from agentrun.job.job import Job
 from agentrun.launch.capped import refused, run_capped
 from agentrun.launch.channel import RunnerEnd
 from agentrun.launch.meters import Meters
-from agentrun.launch.outage import Outages
+from agentrun.launch.outage import LOOK_SECONDS, Outages
 from agentrun.launch.pricing import no_usage
 from agentrun.launch.progress import ProgressReports
 from agentrun.launch.speed import Speed
@@ -122,8 +122,8 @@ class Attempts:
             run.purse.begin(row, before)
         if run.item_budget and (over := run.over_budget(work)):
             return refused(over, launch=self._launch, number=number + 1)
-        if self.outages.in_doubt and (has_failed := self.outages.resolve(row)) is not None:
-            return has_failed
+        if self.outages.in_doubt and (has_ended := await self._resolve_doubt(work)) is not None:
+            return has_ended
         while True:
             if end is not None and end.committing:
                 # Cut off while the disk was writing what it has done: that lands before the next attempt asks for it.
@@ -295,6 +295,19 @@ class Attempts:
         why = self.run.purse.refusal(again=work.row) if has_used and self.run.purse.limits else None
         return Ended("back", budget_reached=why or "") if why or self._stopping.is_set() else None
 
+    async def _resolve_doubt(self, work: Work) -> Ended | None:
+        """How an item in doubt has ended, or that it goes back because the launch stops; None if it is tried again."""
+        while self.outages.waits_for_another(work.row, self._rows_in_flight):
+            work.doing = "waiting for the server"
+            if await self._stops_within(LOOK_SECONDS):
+                return Ended("back")
+        work.doing = ""
+        return self.outages.resolve(work.row)
+
+    @property
+    def _rows_in_flight(self) -> list[int]:
+        return [one.row for one in self._slots.in_flight.values()]
+
     def _is_unreached(self, work: Work, ended: Ended) -> bool:
         """Whether the attempt ended so because the server is down, which makes the launch hold."""
         outages, failure = self.outages, ended.failure
@@ -303,8 +316,7 @@ class Attempts:
             if ended.kind != "back" and (failure is None or failure.status is not None or ended.kind != "failed"):
                 outages.note_answer()
             return False
-        in_flight = [one.row for one in self._slots.in_flight.values()]
-        outages.note_sign(failure.server, work.row, in_flight)
+        outages.note_sign(failure.server, work.row, self._rows_in_flight)
         if outages.is_down and self._slots.stop_reason is None:
             has_worked = self.run.agent in self.run.ledger.versions
             self._slots.stop(outages.hold(failure.cause, has_worked=has_worked))

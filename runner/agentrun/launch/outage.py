@@ -6,8 +6,8 @@ at least two items, were signs of the same server.** From then on no sign counts
 stops as it does for a quota, with nothing in flight, and after 5 s, 10 s, … up to 5 min it begins one item, another one
 each time. The first that the server answers, however it ends, opens it again for all.
 
-An item that uses up its retries before that is *in doubt*: it goes back, and another is tried. If a server answers
-that one, or there is none, the item has failed.
+An item that uses up its retries before that is *in doubt*: it goes back, and another is tried, or one in flight is
+waited for. If a server answers that one, or there is none, the item has failed.
 
 Some items bring a server down. One that was in flight at three outages fails alone.
 """
@@ -26,6 +26,8 @@ SIGNS = 4
 FIRST_PROBE_SECONDS, LONGEST_PROBE_SECONDS = 5.0, 300.0
 NEVER_REACHED_SECONDS = 300.0
 MOST_OUTAGES = 3
+LOOK_SECONDS = 0.5
+"""How often an item in doubt looks whether those in flight have shown whose doing it is."""
 
 
 class Outages:
@@ -72,6 +74,12 @@ class Outages:
     def is_suspect(self, row: int) -> bool:
         """Whether the item was in flight at so many outages that it may be the cause."""
         return self._items_needed > 1 and self._counts.get(row, 0) >= MOST_OUTAGES
+
+    def waits_for_another(self, row: int, in_flight: Iterable[int]) -> bool:
+        """Whether the item is in doubt, and one of those in flight may still show whose doing it is."""
+        is_unclear = row in self.in_doubt and bool(self.server) and len(self._rows) < self._items_needed
+        # Those in doubt that were taken again wait, too: they show nothing.
+        return is_unclear and any(one not in self.in_doubt for one in in_flight)
 
     def resolve(self, row: int) -> Ended | None:
         """How an item in doubt has ended, now that it is taken again; None if it is not, or still in doubt: no other

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from agentrun.events import Pausing
 from agentrun.launch import outage
 from agentrun.launch.outage import Outages
 from agentrun.values.json import encode
-from unit.launch.bench import World, failing
+from unit.launch.bench import World, failing, idle
 
 HERE, THERE = "127.0.0.1:8080", "127.0.0.1:9090"
 KEYS = tuple("abcdefghij")
@@ -114,6 +115,42 @@ def test_the_only_item_fails_as_it_always_did(world: World) -> None:
     world.items("a")
     summary = world.go(Server(lambda number: False))
     assert summary.exit_code == 1 and world.ran == ["a"] * 4 and not pauses(world)
+
+
+def test_the_last_item_does_not_fail_while_another_in_flight_may_show_that_the_server_is_down(world: World) -> None:
+    world.items("a", "b")
+    world.job = replace(world.job, concurrency=2, retries=1)
+    server = Server(lambda number: number > 8)
+    is_first = True
+
+    async def script(attempt: Attempt, channel: Channel) -> Outcome:
+        nonlocal is_first
+        if attempt.item.key == "a" and is_first:
+            is_first = False
+            while server.asked.count("b") < 2:
+                await asyncio.sleep(0)
+            await idle()
+            return Outcome("failed", failure=Failure("exception", "reset", types=("httpx.RemoteProtocolError",)))
+        return await server(attempt, channel)
+
+    assert world.go(script).exit_code == 0 and world.keys() == ["a", "b"]
+    assert set(pauses(world)) == {f"{HERE} cannot be reached: ConnectError: refused"}
+
+
+def test_an_item_in_doubt_fails_when_the_other_in_flight_is_answered(world: World) -> None:
+    world.items("a", "b")
+    world.job = replace(world.job, concurrency=2, retries=1)
+
+    async def script(attempt: Attempt, channel: Channel) -> Outcome:
+        if attempt.item.key == "b":
+            return not_reached(THERE)
+        while world.ran.count("b") < 2:
+            await asyncio.sleep(0)
+        await idle()
+        return Outcome("done", encode("yes"))
+
+    summary = world.go(script)
+    assert summary.exit_code == 1 and summary.counts["failed"] == 1 and world.ran.count("b") == 2
 
 
 def test_an_item_that_brings_the_server_down_fails_at_the_third_outage(world: World) -> None:
