@@ -125,11 +125,11 @@ def join_marker(environ: Mapping[str, str], mark: Mark) -> str:
     return f"{outer}:{mark[1]}" if outer else mark[1]
 
 
-def find_tree(roots: Mapping[int, int | None], mark: Mark | None, *, spare: Iterable[int]) -> tuple[set[int], bool]:
+def find_tree(roots: Mapping[int, int | None], mark: Mark | None, *, spare: Iterable[int]) -> tuple[set[int], set[int]]:
     """The live processes of these sessions, those that carry the mark, and all their descendants.
 
-    `roots` are the session leaders, with their start times. The second value says whether programs are just being
-    loaded, of which it is not known yet whether they carry the mark.
+    `roots` are the session leaders, with their start times. The second set are those of which it is not known yet
+    whether they carry the mark: their programs are just being loaded.
     """
     table, spared = list_processes(), {0, 1, *spare}
     carried = {pid: carries(pid, mark) for pid in table} if mark is not None else {}
@@ -149,7 +149,7 @@ def find_tree(roots: Mapping[int, int | None], mark: Mark | None, *, spare: Iter
             if child not in found and child not in spared:
                 found.add(child)
                 todo.append(child)
-    return found, any(known is None and pid not in found for pid, known in carried.items())
+    return found, {pid for pid, is_ours in carried.items() if is_ours is None} - found
 
 
 def birth(pid: int) -> int | None:
@@ -165,25 +165,32 @@ def end_tree(pid: int, mark: Mark | None = None, born: int | None = None) -> Non
 
     A leader that may have been reaped needs its start time, `born`.
     """
-    _end(lambda: find_tree({pid: born}, mark, spare={os.getpid()}))
+    end_all(lambda: find_tree({pid: born}, mark, spare={os.getpid()}))
 
 
 def end_launch(marker: str) -> None:
     """Kill the processes of a launch that died together with its guardian, by their marker."""
-    _end(lambda: find_tree({}, (LAUNCH_VARIABLE, marker), spare={os.getpid()}))
+    end_all(lambda: find_tree({}, (LAUNCH_VARIABLE, marker), spare={os.getpid()}))
 
 
-def _end(find: Callable[[], tuple[set[int], bool]]) -> None:
+def end_all(find: Callable[[], tuple[set[int], set[int]]]) -> None:
+    """Kill what `find_tree` finds, until it finds nothing, and knows of all that were being loaded."""
     quiet, pause, patience = 0, 0.001, STARTING_SECONDS
+    unclear: set[int] | None = None
     # Collected before killing, because children of a killed parent are orphans; twice, because one may fork meanwhile.
     while quiet < 2:
-        found, is_any_loading = find()
+        found, loading = find()
         # All are stopped first: a shell whose child is killed would run its next command.
         for pid in found:
             _stop(pid)
         killed = [_kill(pid) for pid in found]
-        quiet = 0 if any(killed) or (is_any_loading and patience > 0) else quiet + 1
-        patience -= pause if is_any_loading else 0
+        if any(killed):
+            quiet, unclear = 0, None
+        else:
+            # Only those of the first look: on a busy machine others are being loaded all the time, but none of ours.
+            unclear = loading if unclear is None else unclear & loading
+            quiet = 0 if unclear and patience > 0 else quiet + 1
+            patience -= pause
         time.sleep(pause)
         pause = min(pause * 2, 0.1)
 
@@ -468,7 +475,7 @@ def main(arguments: list[str]) -> None:
     if not last_word and len(arguments) > 3:
         _erase_below(int(arguments[3]))
     spared = {os.getpid(), runner} | (own_children(runner, told) if last_word == b"=" else set())
-    _end(lambda: find_tree(told, (LAUNCH_VARIABLE, marker), spare=spared))
+    end_all(lambda: find_tree(told, (LAUNCH_VARIABLE, marker), spare=spared))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,15 @@ from textwrap import dedent
 
 import pytest
 
-from agentrun.system.guardian import ATTEMPT_VARIABLE, LAUNCH_VARIABLE, Guardian, carries, end_tree, read_process
+from agentrun.system.guardian import (
+    ATTEMPT_VARIABLE,
+    LAUNCH_VARIABLE,
+    Guardian,
+    carries,
+    end_all,
+    end_tree,
+    read_process,
+)
 from waiting import PATIENCE_SECONDS, eventually
 
 linux_only = pytest.mark.usefixtures("proc")
@@ -151,13 +159,15 @@ def test_a_program_that_was_just_being_started_when_the_runner_was_killed_dies_b
         children = [one.pid for one in map(read_process, found) if one is not None and one.parent == process.pid]
         return next((pid for pid in children if b"posix_spawn" in Path(f"/proc/{pid}/cmdline").read_bytes()), None)
 
-    eventually(child, "the child waits for the FIFO", alive=process)
-    pid, guardian_pid = child(), pid_in(tmp_path / "guardian")
-    assert pid is not None
-    eventually(lambda: "anon_inode:[pidfd]" in open_files(guardian_pid), "the guardian watches the runner")
-    process.kill()
-    process.wait()
+    pid = None
     try:
+        guardian_pid = pid_in(tmp_path / "guardian")
+        eventually(lambda: "anon_inode:[pidfd]" in open_files(guardian_pid), "the guardian watches the runner")
+        eventually(child, "the child waits for the FIFO", alive=process)
+        pid = child()
+        assert pid is not None
+        process.kill()
+        process.wait()
         # A guardian that does not wait would be gone by then.
         for _ in range(50):
             assert is_alive(pid) and is_alive(guardian_pid)
@@ -166,7 +176,9 @@ def test_a_program_that_was_just_being_started_when_the_runner_was_killed_dies_b
             eventually(lambda: is_free(tmp_path / "lock"), "the lock is free")
         assert not is_alive(pid)
     finally:
-        if is_alive(pid):
+        process.kill()
+        process.wait()
+        if pid is not None and is_alive(pid):
             os.kill(pid, signal.SIGKILL)
 
 
@@ -367,3 +379,9 @@ def _is_pipe(name: str) -> bool:
         return stat.S_ISFIFO(os.fstat(int(name)).st_mode)
     except OSError:
         return False
+
+
+def test_those_being_loaded_at_the_first_look_are_waited_for_and_no_others() -> None:
+    looks = iter([{1, 2}, {2, 3}, {2, 4}, {5}, {6}, {7}])
+    end_all(lambda: (set(), next(looks)))
+    assert list(looks) == [{7}], "two looks after the last of them is loaded"
