@@ -30,7 +30,9 @@ def document(
             '<!doctype html><html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width,initial-scale=1">'
             '<meta name="color-scheme" content="light dark"><meta name="robots" content="noindex">'
-            '<title>{title}</title><link rel="stylesheet" href="/style.css"><script src="/page.js" defer>'
+            '<title>{title}</title><link rel="stylesheet" href="/style.css">'
+            # Nothing is shown before the keys work: what is typed too early would be taken for something else.
+            '<script src="/page.js" defer blocking="render">'
             "</script></head>"
             '<body><a class="skip" href="#main">Skip to the content</a>'
             '<header class="top"><nav aria-label="Jobs"><a href="/" class="home">agentrun</a>{job}</nav>{tabs}</header>'

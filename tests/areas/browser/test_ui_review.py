@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +20,7 @@ from needs import require_module
 from waiting import PATIENCE_SECONDS, eventually
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 require_module("starlette", "uvicorn", extra="ui")
 
@@ -28,6 +29,11 @@ REVIEW = "/jobs/letters/review"
 AT_ONCE = """keys => {
     for (const key of keys) document.body.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));
 }"""
+# When the page was first painted, and when its script had come.
+PAINTED = """() => new Promise(done => new PerformanceObserver(() => done([
+    performance.getEntriesByName('first-paint')[0].startTime,
+    performance.getEntriesByType('resource').find(one => one.name.endsWith('/page.js')).responseEnd,
+])).observe({type: 'paint', buffered: true}))"""
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +104,9 @@ def given(base: Path) -> list[tuple[str, bool]]:
 
 
 def at_question(page: Page, word: str) -> None:
-    page.wait_for_function("text => document.querySelector('h1')?.innerText === text", arg=f"Send {word}?")
+    """Until the question is shown and the page's script has run: a key that is pressed before that does nothing."""
+    shown = "text => document.readyState === 'complete' && document.querySelector('h1')?.innerText === text"
+    page.wait_for_function(shown, arg=f"Send {word}?")
 
 
 # ---- by keyboard
@@ -198,6 +206,20 @@ def test_keys_do_nothing_while_typing_and_nothing_if_switched_off(base: Path, ui
     page.keyboard.press("n")
     at_question(page, "w1")
     assert given(base) == [("w0", False)]
+
+
+def test_no_question_is_shown_before_its_keys_work(base: Path, ui: Ui, open_tab: Open) -> None:
+    """Otherwise a `w` is lost, and the words after it are taken for answers."""
+    asked(base, "w0")
+    tab = open_tab(ui)
+
+    def late(route: Route) -> None:
+        time.sleep(0.3)
+        route.continue_()
+
+    tab.page.route("**/page.js", late)
+    painted, script_came = tab.open(REVIEW).evaluate(PAINTED)
+    assert painted >= script_came
 
 
 @pytest.mark.parametrize("has_script", [True, False])
