@@ -10,8 +10,10 @@
     │   └── TrustError          a folder that others could tamper with
     ├── CheckpointError    65   damaged, edited, or from a newer version
     ├── DiskError          74   the disk failed or is full
+    │   └── StoreError          a store elsewhere does not answer
     ├── LaterError         75   try again later
     │   ├── BusyError           another runner has the job
+    │   ├── LostError           another runner took the job from this one
     │   └── SourceChangedError  an item changed while the launch was reading
     └── RunError                a run did not complete (`Summary.check`); the summary's exit code
 
@@ -108,6 +110,10 @@ class DiskError(AgentrunError):
         self.errno = errno
 
 
+class StoreError(DiskError):
+    """A store that is not on this machine's disk does not answer; what it was told last may be there or not."""
+
+
 class LaterError(AgentrunError):
     """Try again later."""
 
@@ -120,6 +126,10 @@ class BusyError(LaterError):
     def __init__(self, message: str, *, holder: str = "") -> None:
         super().__init__(message)
         self.holder = holder
+
+
+class LostError(LaterError):
+    """Another runner has taken the job from this one; nothing that came after that was kept."""
 
 
 class SourceChangedError(LaterError):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrun.errors import JobError
+from agentrun.job.address import EXAMPLES, StoreAddress, read_store
 from agentrun.job.fields import AGENTS, KINDS, Layer, Value, Values
 from agentrun.job.job import STANDARD_INPUT, Empty, Isolation, ItemsKind, ItemsSpec, Job, Parse, default_report
 from agentrun.job.money import read_budget, read_prices, read_token_budget
@@ -108,8 +109,18 @@ def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default
         max_time_seconds=values.parsed("run.max_time", parse_length, None),
         prices=read_prices(values),
         notify=read_notify(values),
+        store=_store(values, base),
+        store_patience_seconds=values.parsed("run.store_patience", parse_duration, 60.0),
         graph_output=values.text("langgraph.output", 'write the name of a channel of the graph, such as "answer"'),
     )
+
+
+def _store(values: Values, base: Path) -> StoreAddress | None:
+    if (text := values.text("store", f"write the address of a store: {EXAMPLES}")) is None:
+        return None
+    value = values.get("store")
+    assert value is not None
+    return read_store(text, base=base, label=value.label)
 
 
 def _rate(value: Any) -> Rate | None:

@@ -15,14 +15,14 @@ from agentrun.values.text import quoted
 TOP = (
     "name", "agent", "command", "prompt", "model", "system", "schema", "structured", "base_url", "max_output_tokens",
     "temperature", "output", "report", "parse", "serve", "version", "isolation", "env_file", "needs_env", "carry",
-    "params", "items", "run", "prices", "notify", "langgraph",
+    "params", "items", "run", "prices", "notify", "langgraph", "store",
 )  # fmt: skip
 ITEMS = ("files", "jsonl", "csv", "lines", "key", "exclude")
 KINDS = ("files", "jsonl", "csv", "lines", "python")
 RUN = (
     "concurrency", "timeout", "retries", "rate", "tokens", "allow_failures", "stop_after_failures", "grace", "max_wait",
     "crash_limit", "keep_changed", "budget", "token_budget", "max_age", "empty", "keep_logs", "adapt",
-    "until", "max_time", "item_budget", "item_token_budget",
+    "until", "max_time", "item_budget", "item_token_budget", "store_patience",
 )  # fmt: skip
 ONE_LAUNCH = ("until", "max_time")
 """Of those, the ones that are for one launch where they are given as flags."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from shlex import quote
 
-from agentrun.errors import JobError, ScriptError, UsageError
+from agentrun.errors import AgentrunError, JobError, ScriptError, UsageError
 from agentrun.job.file import FILE_NAME, read_job_file
 from agentrun.job.kept import absolute
 from agentrun.job.known import LISTED, Found, Known, OpenPlace, named
@@ -17,6 +18,7 @@ from agentrun.job.script import program_argv, script_argv
 STATE_FOLDER = ".agentrun"
 STATE_DIR_VARIABLE = "AGENTRUN_STATE_DIR"
 _GIVE = "give a job file, or file.py:function"
+_RUN_ID = re.compile(r"\d{8}T\d{6}-[0-9a-f]+")
 
 
 def state_root(base: Path, state_dir: str | None, environ: Mapping[str, str]) -> Path:
@@ -45,12 +47,15 @@ def find_job(
     *,
     open_place: OpenPlace,
     is_new: bool = False,
+    default_root: Path | None = None,
+    other_roots: Callable[[], Iterable[Path]] = tuple,
 ) -> Found:
     """What JOB on the command line means; UsageError, with the names that are known, where it means nothing.
 
     A path comes before a name, except for one that cannot be a job: a folder without job.toml, or a file of
     another kind that happens to have a known job's name. A name need not be complete: `summarise` is the only job that
     begins with `summarise-`. `file.py:function` is the only job with that agent; with `is_new`, a job to be made.
+    The id of a run means its job, also one in `other_roots`. `default_root` is used where no state folder is near.
     """
     if not ref.strip() or "\0" in ref:
         raise UsageError(f"the job is {ref!r}; give a job file, file.py:function, or a job's name")
@@ -63,7 +68,7 @@ def find_job(
     is_agent = bool(colon and source.endswith(".py") and function)
     if is_agent and is_new:
         return Found(kind="agent", agent=ref)
-    root = nearest_root(cwd, state_dir, environ)
+    root = nearest_root(cwd, state_dir, environ) or default_root
     known = Known(root, open_place) if root is not None else None
     if known is not None and (names := known.with_agent(ref, cwd) if is_agent else named(ref, known.names)):
         return known.only(names, said=f"{ref}: several jobs match")
@@ -77,7 +82,23 @@ def find_job(
         raise _not_a_job(ref, why, ("python3", ref)) if path.is_file() else UsageError(f"{ref}: {why}")
     if ref.endswith(".toml") or path.is_file():
         return _job_file(ref, path)
+    if _RUN_ID.fullmatch(ref) and (found := _with_run(ref, root, other_roots, open_place)) is not None:
+        return found
     raise UsageError(_unknown(ref, path, known.names if known is not None else []))
+
+
+def _with_run(
+    run_id: str, root: Path | None, other_roots: Callable[[], Iterable[Path]], open_place: OpenPlace
+) -> Found | None:
+    """The job with this run: seen from `root`, or in another state folder of this user."""
+    for one in dict.fromkeys([*([root] if root is not None else []), *other_roots()]):
+        try:
+            if (found := Known(one, open_place).with_run(run_id)) is not None:
+                return found
+        except AgentrunError:
+            if one == root:
+                raise
+    return None
 
 
 def only_job(
@@ -86,11 +107,12 @@ def only_job(
     environ: Mapping[str, str] | None = None,
     *,
     open_place: OpenPlace,
+    default_root: Path | None = None,
 ) -> Found:
     """The job of somebody who names none: that of job.toml here, or else the only one that is known."""
     if (cwd / FILE_NAME).is_file():
         return Found(kind="file", file=absolute(cwd / FILE_NAME))
-    root = nearest_root(cwd, state_dir, environ)
+    root = nearest_root(cwd, state_dir, environ) or default_root
     known = Known(root, open_place) if root is not None else None
     if known is None or not known.names:
         raise UsageError(f"which job? There is no {FILE_NAME} here, and no job is known; {_GIVE}")

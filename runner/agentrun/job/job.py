@@ -9,6 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
 
+from agentrun.job.address import StoreAddress
 from agentrun.job.notify import Notify
 from agentrun.job.output import OutputTemplate
 from agentrun.values.templates import escape, fill
@@ -129,6 +130,10 @@ class Job:
     """Whether the launch slows down when a server refuses requests."""
     keep_logs: int = 1000
     """Of how many done items what they printed is kept."""
+    store: StoreAddress | None = None
+    """The store that the job file names; None: the job's folder, or what the command line or the environment says."""
+    store_patience_seconds: float = 60.0
+    """How long a launch waits for a store that does not answer."""
     max_age_seconds: float | None = None
     """Results of earlier runs that are older than this are run again by the next start; None: never."""
 

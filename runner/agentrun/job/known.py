@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
 from agentrun.errors import AgentrunError, UsageError
+from agentrun.job.address import StoreAddress
 from agentrun.job.fields import KINDS, Layer
 from agentrun.job.file import read_job_file
 from agentrun.job.kept import JOB_JSON, KeptJob, absolute, decode_job_json
@@ -31,9 +32,19 @@ class KnownJobs(Protocol):
         """The flags kept with the job's unfinished run; None without any."""
         ...
 
+    def find(self, run_id: str) -> str | None:
+        """The job that has a run of this id."""
+        ...
 
-OpenPlace = Callable[[Path], KnownJobs]
-"""From a state folder to the jobs in it."""
+    def is_elsewhere(self, name: str) -> bool:
+        """Whether the job's state is, or will be, in a store that others may share."""
+        ...
+
+
+class OpenPlace(Protocol):
+    """From a state folder to the jobs seen from there, and in the store that a job file names."""
+
+    def __call__(self, root: Path, asked: StoreAddress | None = None, /) -> KnownJobs: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +80,11 @@ class Known:
 
     def found(self, name: str) -> Found:
         return Found(kind="known", root=self._root, name=name, kept=read_kept_job(self._place, name, self._root))
+
+    def with_run(self, run_id: str) -> Found | None:
+        """The job that has a run of this id."""
+        name = self._place.find(run_id)
+        return self.found(name) if name is not None else None
 
     def peek(self, name: str) -> KeptJob | None:
         """What was asked; None if that cannot be read: one such job does not hide the others."""

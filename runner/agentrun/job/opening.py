@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
 from agentrun.errors import AgentrunError, JobError, UsageError
+from agentrun.job.address import StoreAddress, hide_secrets, read_store
 from agentrun.job.build import build_job, job_name
 from agentrun.job.env import load_env_file
 from agentrun.job.fields import AGENTS, FLAGS_LABEL, KEPT_LABEL, KINDS, Layer
@@ -17,7 +18,7 @@ from agentrun.job.file import default_name, read_job_file
 from agentrun.job.home import find_job, state_root
 from agentrun.job.job import Job
 from agentrun.job.kept import JOB_JSON, KeptJob, encode_job_json, relative
-from agentrun.job.known import Found, Known, OpenPlace, read_kept_job
+from agentrun.job.known import Found, Known, KnownJobs, OpenPlace, read_kept_job
 from agentrun.job.naming import digest_ask, former_name, name_asked, same_value
 from agentrun.system.trust import TRUST_VARIABLE
 
@@ -32,6 +33,8 @@ class OpenJob:
     kept: Layer
     """The flags that later launches keep."""
     job_json: bytes
+    place: KnownJobs
+    """The jobs among which it was found, and with which its state is kept."""
 
 
 def open_job(
@@ -44,6 +47,8 @@ def open_job(
     state_dir: str | None = None,
     environ: Mapping[str, str] | None = None,
     fresh: bool = False,
+    default_root: Path | None = None,
+    other_roots: Callable[[], Iterable[Path]] = tuple,
 ) -> OpenJob:
     """The job that `ref` means (a job file, file.py:function, a known name; None: the flags alone).
 
@@ -55,7 +60,16 @@ def open_job(
     flags = flags or Layer(FLAGS_LABEL)
     if found is None and ref is not None:
         is_new = bool(flags.get("name") or _has_items(flags))
-        found = find_job(ref, cwd, state_dir, environ, open_place=open_place, is_new=is_new)
+        found = find_job(
+            ref,
+            cwd,
+            state_dir,
+            environ,
+            open_place=open_place,
+            is_new=is_new,
+            default_root=default_root,
+            other_roots=other_roots,
+        )
     if found is not None and found.agent is not None:
         # As strong as a flag: it is refused where the unfinished run of that name has another one.
         flags = Layer(FLAGS_LABEL, {"agent": found.agent}).merge(flags)
@@ -65,16 +79,45 @@ def open_job(
     else:
         root = state_root(base, state_dir, environ)
         name = job_name([*base_layers, flags], has_file=file is not None, default_name=default)
-    kept = None if fresh else open_place(root).kept_flags(name)
+    place = open_place(root, _store_in(base_layers, base))
+    kept = None if fresh else place.kept_flags(name)
     layers = [*base_layers, kept, flags] if kept is not None else [*base_layers, flags]
     job = build_job(layers, base=base, file=file, default_name=default)
+    if found is not None and found.kind == "known":
+        _check_same_name(job, found, place)
+    elif place.is_elsewhere(job.name):
+        _check_named(job, [*base_layers, flags])
     asked = (kept or Layer(KEPT_LABEL)).merge(flags)
     if file is not None:
         remembered = KeptJob(base=base, file=file, layer=asked)
     else:
         values = reduce(Layer.merge, [*layers, Layer(JOB_JSON, {"name": job.name})], Layer(JOB_JSON))
         remembered = KeptJob(base=base, layer=values, asked=digest)
-    return OpenJob(job, root, asked, encode_job_json(remembered, root=root))
+    return OpenJob(job, root, asked, encode_job_json(remembered, root=root), place)
+
+
+def _store_in(layers: Sequence[Layer], base: Path) -> StoreAddress | None:
+    """The store that the job file names. Whether it is text is checked with the rest of the job."""
+    for layer in layers:
+        if isinstance(text := layer.get("store"), str) and text:
+            return read_store(text, base=base, label=layer.label)
+    return None
+
+
+def _check_same_name(job: Job, found: Found, place: KnownJobs) -> None:
+    """What a shared store says of a job file is true in the folder that it was started in, and here perhaps not."""
+    if job.name != found.name and place.is_elsewhere(found.name):
+        raise UsageError(
+            f"{found.name}: was started with a job file that here, at {job.file}, is the job {job.name}; go to its own "
+            f"folder, or give its job file"
+        )
+
+
+def _check_named(job: Job, layers: Sequence[Layer]) -> None:
+    """In a store that others share, a name that was made of a folder's would soon be somebody else's, too."""
+    if not any(layer.get("name") for layer in layers):
+        where, how = (str(job.file), f'add name = "{job.name}"') if job.file is not None else (job.name, "add --name")
+        raise JobError(f"{where}: a job in a shared store needs a name of its own; {how}, or another one")
 
 
 def find_asked(flags: Layer, root: Path, *, open_place: OpenPlace) -> Found | None:
@@ -142,7 +185,8 @@ def _from_known(found: Found) -> _Foundation:
     if found.kept is None:
         raise UsageError(f"{found.name}: its job.json is gone; give the job file, or the flags, again")
     if found.kept.file is not None:
-        return _from_file(found.kept.file, found.kept.layer)
+        # The file may have another default name by now: its folder was renamed, or copied.
+        return _from_file(found.kept.file, found.kept.layer)._replace(name=found.name)
     return _Foundation([found.kept.layer], found.kept.base, None, found.name, found.kept.asked)
 
 
@@ -195,8 +239,9 @@ def agent_environment(job: Job, environ: Mapping[str, str]) -> dict[str, str]:
     added: dict[str, str] = {}
     if job.env_file is not None:
         read = load_env_file(job.base / job.env_file)
-        if TRUST_VARIABLE in read:
-            raise JobError(f"{job.env_file}: sets {TRUST_VARIABLE}, which only the environment itself can")
+        for name in (TRUST_VARIABLE, *hide_secrets(dict(read))):
+            if name in read:
+                raise JobError(f"{job.env_file}: sets {name}, which only the environment itself can")
         # The environment overrides the file, as in every tool that reads such files.
         added = {name: value for name, value in read.items() if name not in environ}
     missing = [name for name in job.needs_env if not (environ.get(name) or added.get(name))]

@@ -34,6 +34,8 @@ class Options:
     max_time: float | NoLimit | None = None
     """No new items after so many seconds; None: as the job says."""
     failed: bool = False
+    adopt: bool = False
+    """Continue a job of a shared store that belongs to another place: this one has it from now on."""
     allow_gone: bool = False
     accept_edits: bool = False
     overwrite: bool = False

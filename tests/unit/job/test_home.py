@@ -12,6 +12,7 @@ from agentrun.job.home import nearest_root, only_job, state_root
 from agentrun.job.kept import KeptJob, decode_job_json, encode_job_json
 from agentrun.job.known import Found
 from agentrun.store.folder.catalogue import FolderCatalogue
+from agentrun.store.jobs import Jobs
 
 FLAGS = Layer("flags")
 
@@ -24,7 +25,7 @@ def add_job(root: Path, name: str, kept: KeptJob | None = None) -> Path:
 
 
 def find_job(ref: str, cwd: Path, *, is_new: bool = False) -> Found:
-    return find_job_in(ref, cwd, environ={}, open_place=FolderCatalogue, is_new=is_new)
+    return find_job_in(ref, cwd, environ={}, open_place=Jobs, is_new=is_new)
 
 
 def kept(base: Path, **values: Any) -> KeptJob:
@@ -140,7 +141,7 @@ def test_an_agent_means_the_only_job_that_has_it(tmp_path: Path) -> None:
 
 def test_who_names_no_job_means_job_toml_or_the_only_one_that_is_known(tmp_path: Path) -> None:
     def only() -> Found:
-        return only_job(tmp_path, environ={}, open_place=FolderCatalogue)
+        return only_job(tmp_path, environ={}, open_place=Jobs)
 
     with pytest.raises(UsageError, match=r"which job\? There is no job\.toml here, and no job is known"):
         only()
