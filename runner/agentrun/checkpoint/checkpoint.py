@@ -84,7 +84,9 @@ class RunContext(Struct, omit_defaults=True, kw_only=True):
     gone: Count = 0
     """How many finished items a person has agreed to leave out."""
     place: str = ""
-    """The job's folder as seen from its state."""
+    """The job's folder as seen from its state; in a shared store, with its host."""
+    base: str = ""
+    """The job's folder in the last launch, to recognise a copy of both."""
     overwrite: bool = False
     spool: SpoolName | None = None
     budget: float | None = None

@@ -22,7 +22,7 @@ from shlex import quote
 import msgspec
 
 from agentrun.errors import AgentrunError, JobError, LaterError
-from agentrun.store.folder.reader import FolderReader
+from agentrun.store.jobs import Jobs
 from agentrun.store.port import Store
 from agentrun.system.disk import Held, disk_error, first_moved, open_file
 
@@ -264,7 +264,7 @@ def _is_unfinished(note: _Note, folder: Path) -> bool:
     if not note.state or not os.path.isdir(state):
         return False
     try:
-        with FolderReader(Path(state)) as reader:
+        with Jobs(Path(state).parent).store(os.path.basename(state)).reader() as reader:
             found = reader.checkpoint
             if found is None or found.run_id != note.run_id:
                 return False

@@ -6,12 +6,14 @@ import secrets
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
+from functools import partial
 
 from agentrun.checkpoint.checkpoint import Checkpoint, copy_checkpoint
 from agentrun.checkpoint.message import AnyMessage, decode_message, encode_message
 from agentrun.checkpoint.record import Record, decode_record, encode_record
 from agentrun.checkpoint.summary import Summary, last_finished
-from agentrun.errors import BusyError, CheckpointError
+from agentrun.errors import BusyError, CheckpointError, UsageError
+from agentrun.store.contents import Contents, FiledRun, Letter, bare_checkpoint, bare_summary
 from agentrun.store.port import (
     PRUNED_SIDES,
     HistoryEvent,
@@ -179,6 +181,38 @@ class MemoryStore(Store):
     def fetch(self, name: str) -> Iterator[bytes] | None:
         return iter([self._kept[name]]) if name in self._kept else None
 
+    def forget(self, name: str) -> None:
+        self._kept.pop(name, None)
+
+    def contents(self) -> Contents:
+        checkpoint = bare_checkpoint(self._checkpoint) if self._checkpoint is not None else None
+        records = list(self._records) if checkpoint is not None else []
+        ended = [FiledRun(bare_summary(one), _again(self._filed.get(one.run_id))) for one in self.summaries()]
+        return Contents(
+            checkpoint=checkpoint,
+            lines=lambda: records,
+            ended=ended,
+            sides={name: partial(list, [text]) for name, text in self._kept.items()},
+            letters=[Letter(name, text) for name, text in self._inbox.items()],
+        )
+
+    def adopt(self, contents: Contents, *, replace: bool = False) -> None:
+        if not replace and (self._checkpoint is not None or self._ended):
+            raise UsageError(f"{self._name}: has runs already; clear it first")
+        checkpoint = bare_checkpoint(contents.checkpoint) if contents.checkpoint is not None else None
+        records = list(contents.lines())
+        ended = [bare_summary(one.summary) for one in contents.ended]
+        filed = {one.summary.run_id: list(one.lines()) for one in contents.ended if one.lines is not None}
+        kept = {name: b"".join(pieces()) for name, pieces in contents.sides.items()}
+        for letter in contents.letters:
+            if letter.text not in self._inbox.values():
+                self._posted += 1
+                self._inbox[f"{self._posted:020d}"] = letter.text
+        with self._guard:
+            self._kept.update(kept)
+            self._ended, self._filed = ended, filed
+            self._checkpoint, self._records, self._first_seq = checkpoint, records, 0
+
     def post(self, messages: Sequence[AnyMessage]) -> None:
         texts = [encode_message(message) for message in messages]
         for text in texts:
@@ -202,6 +236,10 @@ class MemoryStore(Store):
         for name in names:
             self._inbox.pop(name, None)
             self._claimed.discard(name)
+
+
+def _again(lines: list[bytes] | None) -> Callable[[], list[bytes]] | None:
+    return (lambda: lines) if lines is not None else None
 
 
 class _MemoryLease(Lease):

@@ -6,6 +6,8 @@ the `Catalogue` of the jobs in one place.
 
 from __future__ import annotations
 
+import secrets
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from agentrun.checkpoint.summary import Summary, last_finished
 from agentrun.errors import AgentrunError, CheckpointError, TrustError, UsageError
 from agentrun.job.fields import KEPT_LABEL, Layer
 from agentrun.job.kept import JOB_JSON
+from agentrun.store.contents import Contents as Contents
 from agentrun.store.holder import Holder as Holder
 from agentrun.store.salvage import Salvage
 
@@ -89,6 +92,16 @@ class Lease(ABC):
     def is_lost(self) -> bool:
         """Whether somebody else may have the job by now. Locks on this machine are never lost."""
         return False
+
+    @property
+    def expires(self) -> bool:
+        """Whether it is lost by not being renewed, so that a launch has to watch it."""
+        return False
+
+    @property
+    def stops_asked(self) -> int:
+        """How often somebody on another machine has asked this launch to stop; twice means at once."""
+        return 0
 
     @abstractmethod
     def release(self) -> None:
@@ -174,7 +187,11 @@ class Store(ABC):
     """
 
     folder: Path | None = None
-    """The local folder that the job lives in, for a store that has one."""
+    """The job's folder on this machine, for a store that has one: for its state, or only for its logs and scratch."""
+    look_seconds: float = 1.0
+    """How often a runner looks into the inbox: less often where each look has its price."""
+    where: str = ""
+    """The place that the state is in, for people, if that is not the folder. Runners elsewhere may share it."""
 
     @abstractmethod
     def lock(self, *, wait_seconds: float = 5.0) -> Lease:
@@ -320,6 +337,27 @@ class Store(ABC):
     def note(self, event: HistoryEvent) -> None:
         """Add an event to the job's history; not part of recovery, and never an error."""
 
+    def contents(self) -> Contents:
+        """Everything of the job, for a holder of the lock who has loaded it and changes nothing while reading.
+
+        A run whose summary is filed and whose state was not cleared yet must be finished first.
+        """
+        raise UsageError("this job is in a store whose jobs cannot be moved")
+
+    def adopt(self, contents: Contents, *, replace: bool = False) -> None:
+        """Hold this job from now on: a crash leaves the whole job, or what was there before.
+
+        For a holder of the lock who has loaded a store without runs; with `replace`, also over other runs. These may be
+        what `contents` was read from. Messages and side files that were there stay, unless `contents` has others of
+        the same names. Then `load` again.
+        """
+        raise UsageError("this store cannot take a job from another one")
+
+    def forget(self, name: str) -> None:
+        """Remove a side file, durably; one that is gone already is fine. Stores that cannot do that empty it."""
+        if b"".join(self.fetch(name) or ()):
+            self.keep(name, [])
+
 
 class Catalogue(ABC):
     """The jobs of one place, such as a state folder."""
@@ -352,6 +390,10 @@ class Catalogue(ABC):
             return None
         return Layer(KEPT_LABEL, kept) if kept else None
 
+    def is_elsewhere(self, name: str) -> bool:
+        """Whether the job's state is, or will be, in a store that others may share."""
+        return False
+
     def find(self, run_id: str) -> str | None:
         """The name of the job that has a run of this id. A job that cannot be read does not hide the others."""
         for name in self.names() if run_id else ():
@@ -365,11 +407,22 @@ class Catalogue(ABC):
         return None
 
 
+def message_names(count: int) -> list[str]:
+    """New names, in the order of time and of posting."""
+    now = time.time_ns()
+    return [f"{now + n:020d}-{secrets.token_hex(4)}.json" for n in range(count)]
+
+
 def sides_named(ended: Sequence[Summary]) -> set[str]:
     """The side files that the runs that ended still need: `ended` is newest first."""
     last = last_finished(ended)
     spools = {last.spool} if last is not None and last.spool else set()
     return spools | {one.output.listed for one in ended if one.output is not None and one.output.listed}
+
+
+def is_side(name: str) -> bool:
+    """Whether it is the name of a side file that belongs to a job wherever it is: job.json, a spool, a list."""
+    return name == JOB_JSON or (name.endswith(PRUNED_SIDES) and "/" not in name and name[0] not in ".-")
 
 
 def needle_for(text: str) -> bytes:

@@ -322,3 +322,12 @@ def disk_errors(path: Path | str) -> Iterator[None]:
         yield
     except OSError as error:
         raise disk_error(error.filename or path, error) from error
+
+
+def names_in(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise disk_error(folder, error) from error

@@ -12,8 +12,8 @@ import pytest
 
 from agentrun.errors import JobError, LaterError
 from agentrun.outputs.claim import Claim, OutputTakenError, claim_path, drop_claim, drop_claims
-from agentrun.store.folder.lock import FolderLease
 from agentrun.store.folder.store import FolderStore
+from agentrun.store.local.lock import FolderLease
 from agentrun.testing.examples import checkpoint, summary
 from needs import require_root
 

@@ -10,6 +10,7 @@ from agentrun.job.kept import JOB_JSON
 from agentrun.store.folder.runs import FOLDER as RUNS
 from agentrun.store.folder.state import NAME as STATE
 from agentrun.store.folder.store import FolderStore
+from agentrun.store.local.pointer import NAME as POINTER
 from agentrun.store.port import Catalogue
 from agentrun.system.trust import check_folders
 
@@ -35,6 +36,6 @@ class FolderCatalogue(Catalogue):
 
     def _is_job(self, folder: Path) -> bool:
         try:
-            return any((folder / name).exists() for name in (JOB_JSON, STATE, RUNS))
+            return any((folder / name).exists() for name in (JOB_JSON, STATE, RUNS, POINTER))
         except PermissionError:
             return True

@@ -19,10 +19,10 @@ from agentrun.checkpoint.summary import Summary, last_finished
 from agentrun.errors import CheckpointError
 from agentrun.money.budget import Totals
 from agentrun.money.usage import Usage
-from agentrun.store.folder.history import last_launch
-from agentrun.store.folder.runs import names_in
 from agentrun.store.folder.state import NAME as STATE
 from agentrun.store.folder.wreckage import Fragments, Placed, fitting, read_lines
+from agentrun.store.local.history import last_launch
+from agentrun.system.disk import names_in
 from agentrun.values.clock import new_run_id, now_seconds, now_text
 from agentrun.values.ranges import Ranges
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import time
 from collections.abc import Iterable, Sequence
 from io import BufferedReader
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from agentrun.checkpoint.message import LIMIT_BYTES, AnyMessage, MessageError, decode_message, encode_message
 from agentrun.errors import UsageError
-from agentrun.store.port import Posted
+from agentrun.store.port import Posted, message_names
 from agentrun.system.disk import (
     Disk,
     NotAFile,
@@ -36,12 +35,6 @@ CLAIMED = ".claimed.json"
 STRAY_SECONDS = 3600.0
 # Also files that people or scripts put there under other names; but none that could not be written into a log.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.json")
-
-
-def message_names(count: int) -> list[str]:
-    """New names, in the order of time and of posting."""
-    now = time.time_ns()
-    return [f"{now + n:020d}-{secrets.token_hex(4)}.json" for n in range(count)]
 
 
 def _claimed(name: str) -> str:

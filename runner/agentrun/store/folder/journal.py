@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from agentrun.checkpoint.record import Record, RecordError, decode_record, json_of
+from agentrun.checkpoint.record import Record, RecordError, check_record, decode_record, json_of
 from agentrun.errors import CheckpointError
 from agentrun.store.folder.needle import Needle
 from agentrun.store.port import contains
@@ -198,6 +198,14 @@ class Records:
     def line(self, ref: int) -> bytes:
         """The record at `ref` as it is written."""
         return self._lines.at(ref) if ref < self._length else self._outputs[ref]
+
+    def lines(self) -> Iterator[bytes]:
+        """All of them as they are written, oldest first, each checked."""
+        in_journal = self._lines.until(self._length) if self._length else ()
+        for ref, line in chain(in_journal, self._outputs.items()):
+            if not check_record(line):
+                raise self._damaged(ref, "the checksum does not match")
+            yield line
 
     def containing(self, needle: bytes, *, any_case: bool = False) -> Iterator[tuple[int, Record]]:
         """The records with these bytes in their JSON. Decoding takes longest: the bytes are looked at first."""

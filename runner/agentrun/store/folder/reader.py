@@ -8,14 +8,14 @@ from pathlib import Path
 from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.checkpoint.record import Record
 from agentrun.errors import CheckpointError
-from agentrun.store.folder.history import read_history, recent_history
 from agentrun.store.folder.inbox import Inbox
 from agentrun.store.folder.journal import JournalLines, Records, ways_out
-from agentrun.store.folder.lock import live_holder
 from agentrun.store.folder.rollback import check_missing
 from agentrun.store.folder.runs import Runs
 from agentrun.store.folder.state import NAME as STATE
 from agentrun.store.folder.state import StateFile, read_checkpoint
+from agentrun.store.local.history import read_history, recent_history
+from agentrun.store.local.lock import live_holder
 from agentrun.store.port import READ_AGAIN, HistoryEvent, Holder, Posted, Reader, needle_for
 from agentrun.system.disk import Disk
 

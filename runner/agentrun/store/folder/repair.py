@@ -17,11 +17,10 @@ from agentrun.checkpoint.message import is_run_id
 from agentrun.checkpoint.summary import Summary
 from agentrun.errors import CheckpointError
 from agentrun.store.folder.findings import Findings, find_out
-from agentrun.store.folder.history import History, last_launch
 from agentrun.store.folder.journal import JournalLines, Records, journal_name, journal_number
 from agentrun.store.folder.rollback import check_tail, journals_in
 from agentrun.store.folder.runs import FOLDER as RUNS
-from agentrun.store.folder.runs import Runs, names_in
+from agentrun.store.folder.runs import Runs
 from agentrun.store.folder.state import NAME as STATE
 from agentrun.store.folder.state import StateFile, read_checkpoint
 from agentrun.store.folder.wreckage import (
@@ -37,9 +36,10 @@ from agentrun.store.folder.wreckage import (
     read_lines,
     read_outputs,
 )
+from agentrun.store.local.history import History, last_launch
 from agentrun.store.port import HistoryEvent, Store
 from agentrun.store.salvage import Damage, Salvage
-from agentrun.system.disk import Disk, discard, disk_errors, replace_file, sync_folder
+from agentrun.system.disk import Disk, discard, disk_errors, names_in, replace_file, sync_folder
 from agentrun.values.clock import new_run_id, now_text
 
 SET_ASIDE = "-set-aside."

@@ -8,8 +8,9 @@ from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.checkpoint.record import check_record, decode_record
 from agentrun.errors import CheckpointError
 from agentrun.store.folder.journal import JournalLines, journal_number, ways_out
-from agentrun.store.folder.runs import Runs, names_in
+from agentrun.store.folder.runs import Runs
 from agentrun.store.folder.wreckage import filed_records, is_of_open_run
+from agentrun.system.disk import names_in
 
 
 def journals_in(folder: Path) -> list[str]:

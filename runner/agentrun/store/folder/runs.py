@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,8 +10,8 @@ from agentrun.system.disk import (
     PIECE_BYTES,
     Disk,
     discard,
-    disk_error,
     is_temporary,
+    names_in,
     open_to_read,
     replace_file,
     secure_folder,
@@ -86,12 +85,3 @@ class Runs:
 
     def _summary(self, run_id: str) -> Path:
         return self._folder / f"{run_id}.json"
-
-
-def names_in(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise disk_error(folder, error) from error

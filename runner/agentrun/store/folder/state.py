@@ -11,7 +11,7 @@ from pathlib import Path
 from agentrun.checkpoint.checkpoint import Checkpoint, decode_checkpoint
 from agentrun.errors import AgentrunError, CheckpointError, LaterError
 from agentrun.store.folder.journal import journal_number, ways_out
-from agentrun.store.folder.lock import NAME as LOCK
+from agentrun.store.local.lock import NAME as LOCK
 from agentrun.system.disk import Disk, Held, discard, disk_error, first_moved, open_file, temporary_name
 
 NAME = "state.json"

@@ -18,8 +18,7 @@ from agentrun.checkpoint.checkpoint import Checkpoint, Journal, encode_checkpoin
 from agentrun.checkpoint.message import AnyMessage
 from agentrun.checkpoint.record import Record, encode_record
 from agentrun.checkpoint.summary import Summary
-from agentrun.errors import CheckpointError, DiskError
-from agentrun.store.folder.history import History
+from agentrun.errors import CheckpointError, DiskError, UsageError
 from agentrun.store.folder.inbox import Inbox
 from agentrun.store.folder.journal import (
     JournalFile,
@@ -30,14 +29,16 @@ from agentrun.store.folder.journal import (
     with_places,
     write_journal,
 )
-from agentrun.store.folder.lock import FolderLease, Lock, live_holder, signal_holder
-from agentrun.store.folder.place import check_place, empty_place, make_place
+from agentrun.store.folder.moving import Adoption, read_contents
 from agentrun.store.folder.reader import FolderReader
 from agentrun.store.folder.rollback import check_alone, check_missing, check_tail, journals_in
-from agentrun.store.folder.runs import Runs, names_in
+from agentrun.store.folder.runs import Runs
 from agentrun.store.folder.sides import SideFiles
 from agentrun.store.folder.state import StateFile, read_checkpoint, refusal, replaced
-from agentrun.store.port import PRUNED_SIDES, HistoryEvent, Holder, Loaded, Posted, Store, Sync, sides_named
+from agentrun.store.local.history import History
+from agentrun.store.local.lock import FolderLease, Lock, live_holder, signal_holder
+from agentrun.store.local.place import check_place, empty_place, make_place
+from agentrun.store.port import PRUNED_SIDES, Contents, HistoryEvent, Holder, Loaded, Posted, Store, Sync, sides_named
 from agentrun.store.salvage import Salvage
 from agentrun.system.disk import (
     Disk,
@@ -46,6 +47,7 @@ from agentrun.system.disk import (
     disk_error,
     first_moved,
     is_temporary,
+    names_in,
 )
 from agentrun.values.clock import new_run_id
 
@@ -65,6 +67,7 @@ class FolderStore(Store):
         self._runs, self._state = Runs(folder, self._disk), StateFile(folder, self._disk)
         self._history = History(folder, self._disk)
         self._sides = SideFiles(folder, self._disk)
+        self._adoption = Adoption(folder, self._runs, self._disk)
         self._seq: int | None = None
         self._outputs: list[bytes] = []
         self._outputs_bytes = 0
@@ -83,6 +86,8 @@ class FolderStore(Store):
             self._lock = lease.held
             self._home = Held(os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), str(self.folder))
             self._disk.reserve()
+            # What an import left that died when the job was there already.
+            self._adoption.finish()
         except OSError as error:
             raise disk_error(error.filename or self.folder, error) from error
         return lease
@@ -360,6 +365,7 @@ class FolderStore(Store):
             if is_old_journal or is_old_side or is_temporary(name):
                 discard(self._disk, str(self.folder / name))
         self._inbox.prune()
+        self._adoption.sweep()
 
     def clear(self) -> None:
         self._history.close()
@@ -395,5 +401,31 @@ class FolderStore(Store):
         self._check_place()
         return self._sides.fetch(name)
 
+    def forget(self, name: str) -> None:
+        with self._breaking(self.folder / name):
+            if os.path.lexists(self.folder / name):
+                self._disk.unlink(str(self.folder / name))
+                self._sync_folder()
+
     def note(self, event: HistoryEvent) -> None:
         self._history.add(event)
+
+    # ---- moving
+
+    def contents(self) -> Contents:
+        loaded = self.load(accept_edits=True) if self._state.exists() else Loaded()
+        if loaded.finished is not None:
+            raise CheckpointError(f"{self._state.path}: belongs to a run that has finished; finish that one first")
+        return read_contents(self.folder, self._runs, loaded.checkpoint, list(self._outputs), self.inbox())
+
+    def adopt(self, contents: Contents, *, replace: bool = False) -> None:
+        if not replace and (self._state.exists() or self._runs.summaries()):
+            raise UsageError(f"{self.folder}: has runs already; clear it first")
+        self._refuse_if_broken()
+        self._refuse_if_replaced()
+        with self._breaking():
+            self._adoption.stage(contents)
+            self._journal_file.close()
+            self._state.forget()
+            self._seq = None
+            self._adoption.finish()

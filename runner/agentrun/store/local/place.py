@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentrun.store.folder.lock import NAME as LOCK
-from agentrun.store.folder.runs import names_in
-from agentrun.system.disk import Disk, disk_errors, replace_file, secure_folder
+from agentrun.store.local.lock import NAME as LOCK
+from agentrun.system.disk import Disk, disk_errors, names_in, replace_file, secure_folder
 from agentrun.system.trust import check_folders
 
 FOLDERS = ("runs", "logs", "inbox", "work")
