@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrun.checkpoint import summary as checkpoint
-from agentrun.errors import StaleResults
+from agentrun.errors import JobError, StaleResults
 from agentrun.events import Watcher, Watchers, ignore
 from agentrun.job.fields import ONE_LAUNCH, RUN, Layer
 from agentrun.job.options import read_options
@@ -28,7 +28,7 @@ from agentrun.watching import open_view
 
 _TOP_VALUES = ["output", "report", "version", "isolation", "env_file", "needs_env", "carry", "params", "prices"]
 _OPTIONS = ["fresh", "rerun", "limit", "only", "pilot", "failed", "allow_gone"]
-_OPTIONS += ["accept_edits", "overwrite", "forget_steps"]
+_OPTIONS += ["accept_edits", "overwrite", "forget_steps", "adopt"]
 
 
 def run(
@@ -36,7 +36,7 @@ def run(
     *,
     items: Iterable[Any],
     name: str | None = None,
-    store: Store | None = None,
+    store: Store | str | None = None,
     state_dir: str | None = None,
     on_event: Watcher = ignore,
     key: str | None = None,
@@ -56,6 +56,9 @@ def run(
     None means not given; `budget="none"` removes that of an earlier launch. Works in scripts, in notebooks and in a
     running event loop.
 
+    `store` is the address of a store, such as `postgres://ada@db/agents`, or a store such as `MemoryStore`; by default
+    the state is kept in the folder `.agentrun`.
+
     `progress` shows the launch at work on standard error; by default it does so on a terminal and in a notebook.
     """
     launching = _Launching(agent, items, name, store, state_dir, on_event, key, progress, values)
@@ -74,7 +77,7 @@ async def arun(
     *,
     items: Iterable[Any],
     name: str | None = None,
-    store: Store | None = None,
+    store: Store | str | None = None,
     state_dir: str | None = None,
     on_event: Watcher = ignore,
     key: str | None = None,
@@ -110,6 +113,18 @@ class _Only(Catalogue):
         return self._store
 
 
+def _opener(store: Store | str | None) -> Callable[..., Catalogue]:
+    """From a state folder to the jobs seen from there; `store` is a store, or the address of one."""
+    from agentrun.job.address import read_address
+    from agentrun.store.jobs import Jobs
+
+    if isinstance(store, Store):
+        return lambda root, asked=None, /: _Only(store)
+    # A script may read the password from where it likes: it is written nowhere.
+    given = read_address(store, base=Path.cwd(), where="store", may_have_secret=True) if store else None
+    return lambda root, asked=None, /: Jobs(root, given)
+
+
 class _Launching:
     """One call of `run` or `arun`."""
 
@@ -118,7 +133,7 @@ class _Launching:
         agent: Callable[..., Any] | str,
         items: Iterable[Any],
         name: str | None,
-        store: Store | None,
+        store: Store | str | None,
         state_dir: str | None,
         on_event: Watcher,
         key: str | None,
@@ -126,8 +141,9 @@ class _Launching:
         values: dict[str, Any],
     ) -> None:
         from agentrun.agents.agent import LoadedEnough, agent_from_function, load_agent, loading_in_worker
+        from agentrun.job.address import hide_secrets
         from agentrun.job.opening import agent_environment, open_job
-        from agentrun.views.finding import catalogue_at, store_of
+        from agentrun.views.finding import check_one_place, store_of
 
         if loading_in_worker():
             # A script without `if __name__ == "__main__"`, imported for its agent: that is defined by now.
@@ -135,6 +151,8 @@ class _Launching:
         unknown = set(values) - {*RUN, *_TOP_VALUES, *_OPTIONS}
         if unknown:
             raise TypeError(f"agentrun.run() got an unexpected argument {sorted(unknown)[0]!r}")
+        if store is not None and not isinstance(store, Store | str):
+            raise TypeError(f"store is {store!r}; give a store, or the address of one")
         if isinstance(items, str | bytes):
             raise TypeError("items is one text; give a list of them, or of paths or dicts")
         reference = agent if isinstance(agent, str) else _reference(agent)
@@ -155,20 +173,28 @@ class _Launching:
         self.options = read_options({one: values.get(one) for one in (*_OPTIONS, *ONE_LAUNCH)})
         self.opened = open_job(
             None,
-            open_place=catalogue_at if store is None else lambda root: _Only(store),
+            open_place=_opener(store),
             flags=Layer("agentrun.run()", flags),
             state_dir=state_dir,
             fresh=self.options.fresh,
         )
         self.job = self.opened.job
+        if isinstance(store, Store):
+            self.store: Store = store
+        else:
+            if name is None and self.opened.place.is_elsewhere(self.job.name):
+                raise JobError("agentrun.run(): a job in a shared store needs a name of its own; add name=…")
+            self.store = store_of(self.opened)
+            if not self.options.fresh:
+                check_one_place(self.opened)
         self.environ = agent_environment(self.job, os.environ)
         os.environ.update(self.environ)
+        self.hidden = hide_secrets(os.environ)
         try:
             self.agent = load_agent(self.job) if isinstance(agent, str) else agent_from_function(agent, self.job)
         except BaseException:
             self._give_environment_back()
             raise
-        self.store: Store = store if store is not None else store_of(self.opened)
         if self.options.fresh and (work := given_up(self.store).work_of_people):
             warnings.warn(f"{self.job.name}: fresh=True gives up {work}", stacklevel=3)
         self.items = items
@@ -219,6 +245,7 @@ class _Launching:
         """The variables were the agent's, and this process is somebody else's."""
         for name in self.environ:
             os.environ.pop(name, None)
+        os.environ.update(self.hidden)
 
     def _summary(self, ended: checkpoint.Summary) -> Summary:
         return Summary(

@@ -12,7 +12,7 @@ from agentrun.launch.committer import Checkpointing
 from agentrun.launch.slots import Slots
 from agentrun.outputs.files import ItemFiles, files_folder
 from agentrun.runs.books import superseded
-from agentrun.runs.recovery import place_of
+from agentrun.runs.places import place_of
 from agentrun.runs.run import Run
 from agentrun.runs.units import Unit
 from agentrun.store.port import Store
@@ -33,8 +33,8 @@ def update_context(run: Run, store: Store, options: Options, *, spool: str | Non
     context.gone = run.plan.gone if run.resumed else 0
     context.others = run.only.left_out(run.ledger) if run.only is not None else 0
     context.budget, context.token_budget = job.budget, job.token_budget
-    if store.folder is not None:
-        context.place = place_of(job, store.folder)
+    if (place := place_of(job, store)) is not None:
+        context.place, context.base = place.text, str(job.base)
     context.overwrite = context.overwrite or options.overwrite
     context.estimated = context.estimated or options.accept_edits
     context.spool, context.output = spool, str(run.output)

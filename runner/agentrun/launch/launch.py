@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
@@ -41,6 +42,8 @@ from agentrun.runs.plan import list_items
 from agentrun.runs.recovery import check_plan, run_output
 from agentrun.runs.run import Run
 from agentrun.runs.units import Unit
+from agentrun.store.local.pointer import drop_pointer
+from agentrun.store.moving import check_not_moved
 from agentrun.store.port import HistoryEvent, Lease, Store
 from agentrun.store.registry import register
 from agentrun.system.deadlines import Deadline
@@ -48,6 +51,7 @@ from agentrun.system.disk import Disk
 from agentrun.values.clock import now_text
 
 COMPACT_OVER_BYTES = 64 * 1024 * 1024
+LEASE_LOOK_SECONDS = 1.0
 _SIGNAL_NAMES = {1: "SIGHUP", 2: "Ctrl-C", 15: "SIGTERM"}
 
 
@@ -118,6 +122,7 @@ class Launch:
         """
         self.lease = self._store.lock(wait_seconds=self._options.wait_seconds)
         self.is_locked = True
+        check_not_moved(self._store, self._job.name, fresh=self._options.fresh)
         prepared = self._preparation.begin()
         if isinstance(prepared, Summary):
             return prepared
@@ -141,7 +146,9 @@ class Launch:
             ItemLogs(self.workspace.logs, keep_done=job.keep_logs),
             ItemFiles(self.workspace.folder, self._disk),
         )
-        checkpointing = Checkpointing(self._store, run, self.progress, has_thread=job.concurrency > 1)
+        # A store elsewhere may not answer for a while; signals and other items do not wait for it.
+        has_thread = job.concurrency > 1 or bool(self._store.where)
+        checkpointing = Checkpointing(self._store, run, self.progress, has_thread=has_thread)
         attempts = Attempts(
             executor,
             job,
@@ -179,6 +186,8 @@ class Launch:
         meanwhile = [asyncio.ensure_future(self._trim(logs))]
         if self.time_limit is not None:
             meanwhile.append(asyncio.ensure_future(self._watch_time(self.time_limit, slots)))
+        if self.lease.expires:
+            meanwhile.append(asyncio.ensure_future(self._watch_lease(slots)))
         error: BaseException | None = None
         try:
             try:
@@ -224,6 +233,8 @@ class Launch:
             store.keep(JOB_JSON, [self._job_json])
         if store.folder is not None:
             register(store.folder.parent)
+            if not store.where:
+                drop_pointer(store.folder)
         store.prune(keep=[*([spool] if spool else []), *self._output.side_files])
         for output in outputs_before - {run.context.output}:
             drop_claim(output, store.folder)
@@ -346,6 +357,22 @@ class Launch:
         self._pauses.wake()
         if self._grace is None:
             self._grant_grace(slots)
+
+    async def _watch_lease(self, slots: Slots) -> None:
+        """When the lease has run out, another runner may begin the items in flight: they are ended at once.
+
+        The next commit then waits for the store. If that still knows us as the holder, the launch continues.
+        """
+        stops = 0
+        while True:
+            await asyncio.sleep(LEASE_LOOK_SECONDS)
+            while stops < self.lease.stops_asked:
+                stops += 1
+                self.request_stop(signal.SIGTERM)
+            if self.lease.is_lost and (slots.stop_reason is None or slots.in_flight):
+                reason = f"{self._store.where} does not answer, and the lease on the job has run out"
+                slots.stop(StopReason(75, reason, resume_at=now_text(), waits_for="the store"))
+                slots.cancel()
 
     def _grant_grace(self, slots: Slots) -> None:
         self._grace = Deadline(self._job.grace_seconds, slots.cancel)

@@ -20,8 +20,6 @@ from agentrun.runs.run import Run
 from agentrun.runs.units import Unit
 from agentrun.store.port import Store
 
-LOOK_SECONDS = 1.0
-
 
 class Note(Protocol):
     """Adds an event to the job's history."""
@@ -54,7 +52,7 @@ class Mail:
 
     async def watch(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(self._store.look_seconds)
             if not self._is_watched:
                 continue
             try:

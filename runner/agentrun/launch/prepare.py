@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
@@ -23,6 +23,15 @@ from agentrun.outputs.place import make_output_folder
 from agentrun.outputs.results import done_results
 from agentrun.outputs.workspace import Workspace
 from agentrun.runs.intake import Kept
+from agentrun.runs.places import (
+    Place,
+    bring_here,
+    brought_here,
+    check_files_here,
+    check_same_place,
+    is_from_elsewhere,
+    place_of,
+)
 from agentrun.runs.recovery import check_item_files, check_run_output, has_messages, open_items, recover, run_output
 from agentrun.runs.reuse import as_kept, is_as_finished, open_run
 from agentrun.runs.run import Run
@@ -78,12 +87,28 @@ class Preparation:
             check_time(self.job, found, self.options)
             return self._plan(found)
         ended = self.store.summaries()
+        if self.options.fresh:
+            self._check_fresh(found, ended)
         finished = last_finished(ended) if not self.options.fresh else None
+        if finished is not None and self.options.adopt:
+            finished = brought_here(finished, self.job, self._place)
         if self.options.resume and not has_messages(finished, self.store.inbox()):
             return last_run(self.job, ended)
         if finished is not None:
             return self._continue(finished, next_number(ended, found))
         return self._plan(new_series(self.job, ended, found), abandoned=found)
+
+    def _check_fresh(self, found: Checkpoint | None, ended: Sequence[Summary]) -> None:
+        """In a shared store nobody starts over what belongs to somebody else."""
+        place = self._place
+        if place is not None and place.is_shared:
+            was = found.context.place if found is not None else ended[0].place if ended else ""
+            which = "an unfinished run" if found is not None else "the last run"
+            check_same_place(self.job, place, was, which, self.options)
+
+    @property
+    def _place(self) -> Place | None:
+        return place_of(self.job, self.store)
 
     def _load(self) -> Checkpoint | None:
         loaded = self.store.load(accept_edits=self.options.accept_edits)
@@ -98,8 +123,15 @@ class Preparation:
 
     def _plan(self, checkpoint: Checkpoint, *, abandoned: Checkpoint | None = None) -> Prepared:
         """For a run that is resumed, or begins a series."""
+        was, is_elsewhere = checkpoint.context.place, is_from_elsewhere(self._place, checkpoint.context.place)
+        if self.options.adopt:
+            bring_here(checkpoint, self.job, self._place)
+        else:
+            check_same_place(self.job, self._place, was, "an unfinished run", self.options)
         self._check_output(checkpoint)
         prepared = replace(self._recover(checkpoint, self.store), abandoned=abandoned)
+        if is_elsewhere:
+            check_files_here(prepared.run, self.store, was)
         check_price(self.job, prepared.run.plan)
         check_item_files(prepared.run, prepared.source, self._output(checkpoint))
         self._announce(prepared.run)
@@ -163,7 +195,7 @@ class Preparation:
             agent=self.agent,
             options=self.options,
             finished=finished,
-            folder=self.store.folder,
+            place=self._place,
         )
         return Prepared(run, source, spool)
 

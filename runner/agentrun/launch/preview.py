@@ -19,6 +19,7 @@ from agentrun.outputs.claim import Claim
 from agentrun.outputs.output import Output
 from agentrun.outputs.workspace import Workspace
 from agentrun.runs.intake import Kept
+from agentrun.runs.places import bring_here, brought_here, place_of
 from agentrun.runs.plan import Plan
 from agentrun.runs.recovery import check_item_files, check_plan, check_run_output, open_items, recover, run_output
 from agentrun.runs.reuse import as_kept, is_as_finished
@@ -51,6 +52,8 @@ def plan_launch(job: Job, store: Store, *, agent: str, options: Options) -> Pros
         with store.reader(accept_edits=options.accept_edits) as reader:
             found, ended = reader.checkpoint, reader.summaries
             if found is not None and not options.fresh:
+                if options.adopt:
+                    bring_here(found, job, place_of(job, store))
                 return _Preview(job, store, agent, options, ended).of(reader, found)
     except CheckpointError:
         if not options.fresh:
@@ -59,6 +62,8 @@ def plan_launch(job: Job, store: Store, *, agent: str, options: Options) -> Pros
         found, ended = None, store.summaries()
     preview = _Preview(job, store, agent, options, ended)
     finished = last_finished(ended) if not options.fresh else None
+    if finished is not None and options.adopt:
+        finished = brought_here(finished, job, place_of(job, store))
     if finished is None:
         return preview.of(_NoRecords(), new_series(job, ended, found))
     with store.reader(run_id=finished.run_id) as reader:
@@ -109,7 +114,7 @@ class _Preview:
                 agent=self.agent,
                 options=options,
                 finished=finished,
-                folder=store.folder,
+                place=place_of(job, store),
             )
             if finished is not None and is_as_finished(run, finished):
                 nothing = as_kept(run, finished)

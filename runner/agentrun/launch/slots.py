@@ -383,7 +383,7 @@ class Slots:
 
     def resume(self) -> None:
         """New items are started again, after a stop at whose end nothing was in flight."""
-        self.stop_reason = None
+        self.stop_reason, self._cancelled = None, False
         self._attempts.resume()
 
     def close(self) -> None:

@@ -40,7 +40,7 @@ def read_report(known: KnownJob, *, run: str | None = None, here: Path | None = 
         view = view_run(known.store, known.name, asked.run_id)
     else:
         view = view_job(known.store, known.name)
-    if view.status == "damaged":
+    if view.status in ("damaged", "unreachable"):
         raise CheckpointError(view.problem)
     if not view.run_id:
         raise UsageError(f"{known.name}: has not run yet, so there is nothing to report; start it first")

@@ -28,6 +28,7 @@ from agentrun.outputs.output import Output, open_output
 from agentrun.runs.carry import CarryChain, go_back
 from agentrun.runs.intake import Kept, Taken, forget, is_for, look_up, mark_edits, start_over, take
 from agentrun.runs.only import Only, Pilot, Selection
+from agentrun.runs.places import Place, check_same_place
 from agentrun.runs.plan import (
     EXAMPLES,
     Plan,
@@ -56,20 +57,20 @@ def recover(
     agent: str,
     options: Options,
     finished: Summary | None = None,
-    folder: Path | None = None,
+    place: Place | None = None,
 ) -> Run:
     """Work out what is done from the records, and what is to be done from the source.
 
-    `kept` has the records of an unfinished run, or those of the run `finished`, which the new run continues. `folder`
-    is where the job's state is, for a store that has one.
+    `kept` has the records of an unfinished run, or those of the run `finished`, which the new run continues. `place`
+    is where the job is, for a store that has a folder.
     """
     is_resumed = bool(checkpoint.seq)
     if is_resumed:
         check_same_job(job, checkpoint.context.identity, "an unfinished run")
-        check_same_place(job, folder, checkpoint.context.place, "an unfinished run")
+        check_same_place(job, place, checkpoint.context.place, "an unfinished run", options)
     elif finished is not None:
         check_same_task(job, finished)
-        check_same_place(job, folder, finished.place, "the last run")
+        check_same_place(job, place, finished.place, "the last run", options)
     total = finished.total if finished is not None else checkpoint.total
     ledger, chain = Ledger(total, run=checkpoint.context.number), CarryChain()
     has_records = is_resumed or finished is not None
@@ -257,22 +258,6 @@ def check_same_task(job: Job, finished: Summary) -> None:
                 f"{job.name}: the items of the last run of this name were {was}, but now they are {now}; "
                 f"give this job a name of its own with --name, or start over with --fresh"
             )
-
-
-def place_of(job: Job, folder: Path) -> str:
-    """Where the job is, as seen from its state: the same when both are moved together."""
-    home = folder.parent.parent
-    return str(job.base.relative_to(home)) if job.base.is_relative_to(home) else str(job.base)
-
-
-def check_same_place(job: Job, folder: Path | None, was: str, which: str) -> None:
-    """With one state folder for many places, a job of the same name elsewhere is another job."""
-    now = place_of(job, folder) if folder is not None else was
-    if was and was != now:
-        raise PlanError(
-            f"{job.name}: {which} of this name belongs to {was}, but this job is in {now}; "
-            f"give this one a name of its own with --name, or start over with --fresh"
-        )
 
 
 def check_carry(job: Job, plan: Plan) -> None:

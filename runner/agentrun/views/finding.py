@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentrun.errors import AgentrunError
+from agentrun.errors import AgentrunError, StoreError, UsageError
 from agentrun.job import home
+from agentrun.job.address import STORE_VARIABLE, StoreAddress, read_address
 from agentrun.job.fields import Layer
 from agentrun.job.known import Found, named
-from agentrun.store.folder.catalogue import FolderCatalogue
+from agentrun.store.jobs import Jobs
 from agentrun.store.port import Catalogue, Store
+from agentrun.store.registry import known_roots
 
 if TYPE_CHECKING:
     from agentrun.job.job import Job
@@ -38,16 +40,38 @@ class KnownJob:
         return self.command_name or self.name
 
 
-def catalogue_at(root: Path) -> Catalogue:
-    """The jobs in a state folder."""
-    return FolderCatalogue(root)
+def catalogue_at(root: Path, asked: StoreAddress | None = None) -> Catalogue:
+    """The jobs seen from a state folder."""
+    return Jobs(root, asked)
 
 
-def catalogue_near(cwd: Path, state_dir: str | None = None, environ: Mapping[str, str] | None = None) -> Catalogue:
-    """The jobs that somebody in `cwd` sees: in the state folder there, or in the nearest one above."""
+def catalogue_near(
+    cwd: Path,
+    state_dir: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    store: str | None = None,
+) -> Jobs:
+    """The jobs that somebody in `cwd` sees: in the state folder there, or in the nearest one above; or in a store."""
     environ = os.environ if environ is None else environ
     root = home.nearest_root(cwd, state_dir, environ) or home.state_root(cwd, state_dir, environ)
-    return FolderCatalogue(root)
+    return Jobs(root, asked_store(store, cwd), environ)
+
+
+def asked_store(store: str | None, cwd: Path) -> StoreAddress | None:
+    """The store on the command line; a relative path in it is relative to `cwd`."""
+    return read_address(store, base=cwd, where="--store") if store else None
+
+
+def _opener(store: str | None, cwd: Path, environ: Mapping[str, str]) -> Callable[..., Jobs]:
+    """The store on the command line comes before the one in the job file."""
+    flag = asked_store(store, cwd)
+    return lambda root, asked=None, /: Jobs(root, flag if flag is not None else asked, environ)
+
+
+def _default_root(store: str | None, cwd: Path, state_dir: str | None, environ: Mapping[str, str]) -> Path | None:
+    """Where the local part of jobs in a shared store goes, if there is no state folder yet."""
+    return home.state_root(cwd, state_dir, environ) if store or environ.get(STORE_VARIABLE) else None
 
 
 def find_job(
@@ -56,16 +80,39 @@ def find_job(
     state_dir: str | None = None,
     environ: Mapping[str, str] | None = None,
     *,
+    store: str | None = None,
     is_new: bool = False,
 ) -> Found:
-    """What JOB means to somebody in `cwd`: a job file, file.py:function, or the name of a known job."""
+    """What JOB means to somebody in `cwd`: a job file, file.py:function, the name of a known job, or a run's id."""
     environ = os.environ if environ is None else environ
-    return home.find_job(ref, cwd, state_dir, environ, open_place=FolderCatalogue, is_new=is_new)
+    return home.find_job(
+        ref,
+        cwd,
+        state_dir,
+        environ,
+        open_place=_opener(store, cwd, environ),
+        is_new=is_new,
+        default_root=_default_root(store, cwd, state_dir, environ),
+        other_roots=lambda: known_roots(environ),
+    )
 
 
-def only_job(cwd: Path, state_dir: str | None = None, environ: Mapping[str, str] | None = None) -> Found:
+def only_job(
+    cwd: Path,
+    state_dir: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    store: str | None = None,
+) -> Found:
     """What somebody in `cwd` means who names no job: job.toml, or the only job that is known."""
-    return home.only_job(cwd, state_dir, os.environ if environ is None else environ, open_place=FolderCatalogue)
+    environ = os.environ if environ is None else environ
+    return home.only_job(
+        cwd,
+        state_dir,
+        environ,
+        open_place=_opener(store, cwd, environ),
+        default_root=_default_root(store, cwd, state_dir, environ),
+    )
 
 
 def root_above(cwd: Path, state_dir: str | None = None, environ: Mapping[str, str] | None = None) -> Path | None:
@@ -84,7 +131,7 @@ def find_asked(flags: Layer, root: Path) -> Found | None:
     """
     from agentrun.job import opening
 
-    return opening.find_asked(flags, root, open_place=FolderCatalogue)
+    return opening.find_asked(flags, root, open_place=Jobs)
 
 
 def open_job(
@@ -95,67 +142,126 @@ def open_job(
     cwd: Path | None = None,
     state_dir: str | None = None,
     environ: Mapping[str, str] | None = None,
+    store: str | None = None,
     fresh: bool = False,
 ) -> OpenJob:
     """The job that `ref` means, built from its file, what its unfinished run has kept, and the flags."""
     # Imported here: `agentrun status` opens no job.
     from agentrun.job import opening
 
+    cwd, environ = cwd or Path.cwd(), os.environ if environ is None else environ
     return opening.open_job(
         ref,
-        open_place=FolderCatalogue,
+        open_place=_opener(store, cwd, environ),
         found=found,
         flags=flags,
         cwd=cwd,
         state_dir=state_dir,
         environ=environ,
         fresh=fresh,
+        default_root=_default_root(store, cwd, state_dir, environ),
+        other_roots=lambda: known_roots(environ),
     )
 
 
 def store_of(opened: OpenJob) -> Store:
     """Where the job's state is, or will be."""
-    return FolderCatalogue(opened.root).store(opened.job.name)
+    assert isinstance(opened.place, Jobs)
+    return opened.place.with_patience(opened.job.store_patience_seconds).store(opened.job.name)
 
 
-def locate(ref: str, cwd: Path, state_dir: str | None = None, environ: Mapping[str, str] | None = None) -> KnownJob:
+def check_one_place(opened: OpenJob) -> None:
+    """UsageError if the job has runs in another place than the one that is asked for: see `Jobs.check_one_place`."""
+    assert isinstance(opened.place, Jobs)
+    opened.place.check_one_place(opened.job.name)
+
+
+def check_not_copied(opened: OpenJob) -> None:
+    """UsageError if the job's folder is a copy of another one, with its unfinished run under the name of that folder.
+
+    A start under the new name would run everything again.
+    """
+    from agentrun.job.file import default_name
+    from agentrun.job.known import read_kept_job
+
+    job, place = opened.job, opened.place
+    assert isinstance(place, Jobs)
+    if job.file is None or job.name != default_name(job.file) or job.name in (names := place.names_here()):
+        return
+    for name in names:
+        try:
+            kept = read_kept_job(place, name, opened.root)
+            with place.store(name).reader(accept_edits=True) as reader:
+                found = reader.checkpoint
+        except AgentrunError:
+            continue  # a job that cannot be read does not keep another from starting
+        if kept is None or kept.file != job.file or found is None or found.context.base in ("", str(job.base)):
+            continue
+        done = f"{found.counts.get('done', 0):,} of {found.total:,} done"
+        raise UsageError(
+            f"{job.name}: this folder was copied or moved from {found.context.base}, with its unfinished run of {name} "
+            f"({done}); continue that with: agentrun resume {name}; or start over with --fresh"
+        )
+
+
+def locate(
+    ref: str,
+    cwd: Path,
+    state_dir: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    store: str | None = None,
+) -> KnownJob:
     """The name and the store of the job that `ref` means. A known job is not opened; one that never ran is fine."""
-    found = find_job(ref, cwd, state_dir, environ)
+    environ = os.environ if environ is None else environ
+    found = find_job(ref, cwd, state_dir, environ, store=store)
     if found.root is not None:
-        return KnownJob(found.name, FolderCatalogue(found.root).store(found.name))
-    opened = open_job(ref, found=found, cwd=cwd, state_dir=state_dir, environ=environ)
+        return KnownJob(found.name, _opener(store, cwd, environ)(found.root).store(found.name))
+    opened = open_job(ref, found=found, cwd=cwd, state_dir=state_dir, environ=environ, store=store)
     return KnownJob(opened.job.name, store_of(opened), opened.job)
 
 
-def open_known(ref: str, cwd: Path, state_dir: str | None = None, environ: Mapping[str, str] | None = None) -> KnownJob:
+def open_known(
+    ref: str,
+    cwd: Path,
+    state_dir: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    store: str | None = None,
+) -> KnownJob:
     """The job that `ref` means, to look at; from its records alone if its description cannot be read."""
     try:
-        opened = open_job(ref, cwd=cwd, state_dir=state_dir, environ=environ)
+        opened = open_job(ref, cwd=cwd, state_dir=state_dir, environ=environ, store=store)
     except AgentrunError as error:
-        known = _by_records(ref, cwd, state_dir, environ)
+        if isinstance(error, StoreError):
+            raise
+        known = _by_records(ref, cwd, state_dir, environ, store)
         if known is None:
             raise
-        name, store = known
-        return KnownJob(name, store, problem=error.message)
+        name, found = known
+        return KnownJob(name, found, problem=error.message)
     return KnownJob(opened.job.name, store_of(opened), opened.job)
 
 
 def _by_records(
-    ref: str, cwd: Path, state_dir: str | None, environ: Mapping[str, str] | None
+    ref: str, cwd: Path, state_dir: str | None, environ: Mapping[str, str] | None, store: str | None
 ) -> tuple[str, Store] | None:
     """A job whose own description cannot be read."""
     from agentrun.job.file import FILE_NAME, default_name
 
-    near = catalogue_near(cwd, state_dir, environ)
+    environ = os.environ if environ is None else environ
+    near = catalogue_near(cwd, state_dir, environ, store=store)
     if len(names := named(ref, near.names())) == 1:
         return names[0], near.store(names[0])
     file = cwd / ref / FILE_NAME if (cwd / ref).is_dir() else cwd / ref
     if file.suffix == ".toml":
         name = default_name(file)
-        beside = catalogue_at(home.state_root(file.parent, state_dir, os.environ if environ is None else environ))
+        beside = Jobs(home.state_root(file.parent, state_dir, environ), asked_store(store, cwd), environ)
         return (name, beside.store(name)) if name in beside.names() else None
     try:
-        found = find_job(ref, cwd, state_dir, environ)
+        found = find_job(ref, cwd, state_dir, environ, store=store)
     except AgentrunError:
         return None
-    return (found.name, near.store(found.name)) if found.root is not None else None
+    if found.root is None:
+        return None
+    return found.name, _opener(store, cwd, environ)(found.root).store(found.name)

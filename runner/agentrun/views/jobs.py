@@ -14,11 +14,11 @@ from agentrun.checkpoint.checkpoint import Speed as Speed
 from agentrun.checkpoint.checkpoint import Stopped as Stopped
 from agentrun.checkpoint.summary import OpenQuestion as OpenQuestion
 from agentrun.checkpoint.summary import Summary as Summary
-from agentrun.errors import AgentrunError, CheckpointError, DiskError, TrustError
+from agentrun.errors import AgentrunError, CheckpointError, DiskError, StoreError, TrustError, UsageError
 from agentrun.money.budget import Purse, Totals
 from agentrun.money.estimate import Estimate as Estimate
 from agentrun.money.estimate import Range as Range
-from agentrun.store.folder.catalogue import FolderCatalogue
+from agentrun.store.jobs import Jobs
 from agentrun.store.port import Catalogue, Reader, Store
 from agentrun.store.port import HistoryEvent as HistoryEvent
 from agentrun.store.port import Holder as Holder
@@ -28,7 +28,9 @@ from agentrun.values.clock import age_seconds, now_seconds, time_text
 from agentrun.values.until import pause_words
 from agentrun.views.pace import Pace, read_pace
 
-Status = Literal["running", "interrupted", "waiting", "failed", "finished", "damaged", "untrusted", "new"]
+Status = Literal[
+    "running", "interrupted", "waiting", "failed", "finished", "damaged", "untrusted", "unreachable", "new"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,9 @@ class JobView:
     job: str
     status: Status
     folder: Path | None = None
-    """Where its state is, for a store that has a folder."""
+    """Its folder on this machine, for a store that has one."""
+    where: str = ""
+    """The store that its state is in, if that is not the folder."""
     total: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     last_completed: int = -1
@@ -97,6 +101,7 @@ class JobView:
             "job": self.job,
             "status": self.status,
             "folder": str(self.folder) if self.folder is not None else None,
+            "store": self.where or None,
             "total": self.total,
             "counts": dict(self.counts),
             "last_completed": self.last_completed,
@@ -135,19 +140,21 @@ def view_job(store: Store, name: str) -> JobView:
     try:
         with store.reader() as reader:
             if reader.checkpoint is not None:
-                return _unfinished(reader, reader.checkpoint, store.folder)
+                return _unfinished(reader, reader.checkpoint, store)
             if reader.summary is not None:
-                return _ended(reader, reader.summary, name, store.folder)
-            return JobView(name, "new", store.folder)
+                return _ended(reader, reader.summary, name, store)
+            return JobView(name, "new", store.folder, store.where)
+    except StoreError as error:
+        return JobView(name, "unreachable", store.folder, store.where, problem=error.message)
     except (CheckpointError, DiskError) as error:
-        return JobView(name, "damaged", store.folder, problem=error.message)
+        return JobView(name, "damaged", store.folder, store.where, problem=error.message)
 
 
 def view_run(store: Store, name: str, run_id: str) -> JobView:
     """A run of the job that has ended. CheckpointError if its records are not kept."""
     with store.reader(run_id=run_id) as reader:
         assert reader.summary is not None
-        return _ended(reader, reader.summary, name, store.folder)
+        return _ended(reader, reader.summary, name, store)
 
 
 def list_jobs(catalogue: Catalogue) -> list[JobView]:
@@ -162,7 +169,8 @@ def list_everywhere(environ: Mapping[str, str] | None = None) -> list[JobView]:
     found: list[JobView] = []
     for root in known_roots(environ):
         try:
-            found += list_jobs(FolderCatalogue(root))
+            jobs = Jobs(root, environ=environ)
+            found += [list_job(jobs.store(name), name) for name in jobs.names_here()]
         except AgentrunError as error:
             found.append(JobView("", "untrusted", root, problem=error.message))
     return found
@@ -172,11 +180,14 @@ def list_job(store: Store, name: str) -> JobView:
     """The job among others: one that others could tamper with is not read, and its problem says so."""
     try:
         return view_job(store, name)
-    except TrustError as error:
-        return JobView(name, "damaged", store.folder, problem=error.message)
+    except UsageError as error:
+        if not isinstance(error, TrustError):
+            # Of its store: a wrong password, a missing extra or key.
+            return JobView(name, "unreachable", store.folder, store.where, problem=error.message)
+        return JobView(name, "damaged", store.folder, store.where, problem=error.message)
 
 
-def _unfinished(reader: Reader, checkpoint: Checkpoint, folder: Path | None) -> JobView:
+def _unfinished(reader: Reader, checkpoint: Checkpoint, store: Store) -> JobView:
     holder, context, counts = reader.holder(), checkpoint.context, checkpoint.counts
     status: Status = "interrupted"
     if holder is not None:
@@ -186,7 +197,8 @@ def _unfinished(reader: Reader, checkpoint: Checkpoint, folder: Path | None) -> 
     return JobView(
         job=checkpoint.job,
         status=status,
-        folder=folder,
+        folder=store.folder,
+        where=store.where,
         total=checkpoint.total,
         counts=counts,
         last_completed=checkpoint.last_completed,
@@ -252,11 +264,12 @@ def _posted(reader: Reader) -> dict[str, int]:
     return found
 
 
-def _ended(reader: Reader, summary: Summary, name: str, folder: Path | None) -> JobView:
+def _ended(reader: Reader, summary: Summary, name: str, store: Store) -> JobView:
     return JobView(
         job=summary.job or name,
         status="finished" if summary.is_finished else "interrupted",
-        folder=folder,
+        folder=store.folder,
+        where=store.where,
         total=summary.total,
         counts=summary.counts,
         last_completed=summary.total - 1,

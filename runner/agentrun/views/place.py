@@ -11,7 +11,6 @@ from pathlib import Path
 
 from agentrun.errors import AgentrunError, UsageError
 from agentrun.job.known import LISTED, Known
-from agentrun.store.folder.catalogue import FolderCatalogue
 from agentrun.views.finding import KnownJob, catalogue_near, open_job
 from agentrun.views.jobs import JobView, list_job, view_job
 from agentrun.views.kept import KeptListings
@@ -33,12 +32,13 @@ class Place:
         state_dir: str | None = None,
         environ: Mapping[str, str] | None = None,
         *,
+        store: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._environ = os.environ if environ is None else environ
-        catalogue = catalogue_near(cwd, state_dir, self._environ)
-        assert isinstance(catalogue, FolderCatalogue)
+        catalogue = catalogue_near(cwd, state_dir, self._environ, store=store)
         self.root = catalogue.root
+        self._store = store
         self._cwd = cwd
         self._catalogue = catalogue
         self._kept = KeptListings(clock)
@@ -58,8 +58,8 @@ class Place:
             raise UsageError(f"{name[:100]}: no job of that name; {known}")
         store = self._catalogue.store(name)
         try:
-            found = Known(self.root, FolderCatalogue).found(name)
-            opened = open_job(None, found=found, cwd=self._cwd, environ=self._environ)
+            found = Known(self.root, lambda root, asked=None, /: self._catalogue).found(name)
+            opened = open_job(None, found=found, cwd=self._cwd, environ=self._environ, store=self._store)
         except AgentrunError as error:
             return KnownJob(name, store, problem=error.message)
         return KnownJob(name, store, opened.job)

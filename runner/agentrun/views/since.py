@@ -10,6 +10,7 @@ from agentrun.checkpoint.record import Record
 from agentrun.checkpoint.summary import Summary, checkpoint_after, last_finished, next_number
 from agentrun.job.options import Options
 from agentrun.outputs.workspace import Workspace
+from agentrun.runs.places import place_of
 from agentrun.runs.recovery import open_items, recover
 from agentrun.store.port import Posted, Reader, Store
 
@@ -63,9 +64,9 @@ def _compare(store: Store, job: Job, reader: Reader, finished: Summary) -> Chang
         source,
         checkpoint,
         agent=finished.agent or "",
-        options=Options(allow_gone=True),
+        options=Options(allow_gone=True, adopt=True),
         finished=finished,
-        folder=store.folder,
+        place=place_of(job, store),
     )
     plan = run.plan
     other = plan.to_run - plan.run - plan.changed - plan.failed
