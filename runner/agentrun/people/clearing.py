@@ -27,9 +27,11 @@ def clearable_jobs(catalogue: Catalogue, *, older_than_seconds: float = 0.0) -> 
             # By the name of its place: that is what is removed, whatever the records call it.
             view = replace(view_job(store, name), job=name)
         except TrustError as error:
-            view = JobView(name, "damaged", store.folder, problem=error.message)
+            view = JobView(name, "damaged", store.folder, store.where, problem=error.message)
         why = _why_spared(store, view)
-        if view.status == "new" or (view.status != "damaged" and view.age_seconds < older_than_seconds):
+        if view.status == "new" or (
+            view.status not in ("damaged", "unreachable") and view.age_seconds < older_than_seconds
+        ):
             continue
         if why:
             spared.append((view, why))
@@ -39,7 +41,7 @@ def clearable_jobs(catalogue: Catalogue, *, older_than_seconds: float = 0.0) -> 
 
 
 def _why_spared(store: Store, view: JobView) -> str:
-    if view.status == "damaged":
+    if view.status in ("damaged", "unreachable"):
         return "its state cannot be read"
     if view.status != "finished":
         return "unfinished"
