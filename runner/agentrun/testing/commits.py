@@ -171,4 +171,5 @@ class CommitContract(OnOneStore):
         assert store.size() == store.size(refs) == sum(store.size([ref]) for ref in refs)
         assert store.size([]) == 0
         if type(store).size is not Store.size:
-            assert store.size(refs[20:21]) - store.size(refs[:1]) >= 20
+            # As it is stored: sealed, a text of the same length may be a few bytes longer or shorter.
+            assert store.size(refs[-1:]) - store.size(refs[:1]) >= 10

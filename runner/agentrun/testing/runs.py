@@ -180,7 +180,7 @@ class RunContract(OnOneStore):
         store.commit(checkpoint(1), [record("a")])
         store.finish(summary(number=1, spool="items-1.spool"))
         for number in range(2, 26):
-            run_id = f"202605{number:02}T220311-0a2f19f3a1c"
+            run_id = f"202606{number:02}T220311-0a2f19f3a1c"
             store.commit(checkpoint(1, run_id=run_id))
             store.finish(summary(run_id, number=number, status="abandoned"))
             store.prune()
