@@ -28,6 +28,8 @@ class Asked:
     layer: Layer | None = None
     """The flags that are values of a job."""
     state_dir: str | None = None
+    store: str | None = None
+    """The store on the command line."""
     given: Given = field(default_factory=Given)
     found: Found | None = None
     """What `ref` means."""
@@ -38,7 +40,7 @@ def asked_job(given: Given, command: Sequence[str] | None = None, *, resumes: bo
     from agentrun.views.finding import find_asked, find_job, only_job, root_above
     from agentrun_cli.terminal import HERE
 
-    ref, state_dir = given.get("job"), given.get("state_dir")
+    ref, state_dir, store = given.get("job"), given.get("state_dir"), given.get("store")
     _check_rest(given, command)
     has_job = bool(ref or command or given.get("prompt") or given.get("name"))
     if not has_job and (HERE / "job.toml").is_file():
@@ -51,9 +53,9 @@ def asked_job(given: Given, command: Sequence[str] | None = None, *, resumes: bo
         )
     found = None
     if ref is not None:
-        found = find_job(ref, HERE, state_dir, is_new=bool(given.get("items") or given.get("name")))
+        found = find_job(ref, HERE, state_dir, store=store, is_new=bool(given.get("items") or given.get("name")))
     elif not has_job:
-        found = only_job(HERE, state_dir)
+        found = only_job(HERE, state_dir, store=store)
     layer = _layer(given, command, _base_of(found, HERE))
     is_unnamed = (found is None or found.agent is not None) and not given.get("name")
     if is_unnamed and (root := root_above(HERE, state_dir)) is not None:
@@ -61,7 +63,7 @@ def asked_job(given: Given, command: Sequence[str] | None = None, *, resumes: bo
         above = _layer(given, command, root.parent, agent=found.agent if found is not None else None)
         if (same := find_asked(above, root)) is not None:
             found, layer = same, above
-    return Asked(ref, layer, state_dir, given, found)
+    return Asked(ref, layer, state_dir, store, given, found)
 
 
 def _layer(given: Given, command: Sequence[str] | None, base: Path, *, agent: str | None = None) -> Layer:

@@ -115,7 +115,7 @@ def _of_command(command: str, given: Sequence[str], current: str) -> Iterator[st
         yield from [FILES] if flag in TAKE_FILES else ()
     elif current.startswith("-"):
         yield from (name for name in takes_value if name.startswith(current))
-    elif command == "init":
+    elif command in ("init", "import"):
         yield FILES
     elif not positional:
         yield from _jobs(command, values.get("--state-dir"), current)

@@ -121,6 +121,12 @@ StateDir = Annotated[
     str | None, typer.Option("--state-dir", metavar="PATH", help="Where the state is, if not in .agentrun.")
 ]
 
+Store = Annotated[
+    str | None,
+    typer.Option("--store", metavar="URL", help="Where the state is: postgres://…, s3://…, sqlite:///…"),
+]
+Adopt = Annotated[bool, typer.Option("--adopt", help="Continue a job that another machine or folder started.")]
+
 Limit = Annotated[int | None, typer.Option("--limit", metavar="K", min=1, help="Start at most K items in this launch.")]
 Only = Annotated[
     list[str] | None,
@@ -168,7 +174,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "item_token_budget", "timeout", "retries", "rate", "tokens", "no_adapt", "max_wait", "no_wait", "now",
         "allow_failures", "stop_after_failures", "grace", "crash_limit",
     ),
-    "Output": ("output", "overwrite", "name", "state_dir", "empty", "keep_logs"),
+    "Output": ("output", "overwrite", "name", "state_dir", "store", "adopt", "empty", "keep_logs"),
     "When things change": (
         "fresh", "rerun", "failed", "keep_changed", "allow_gone", "accept_edits", "forget_steps", "max_age", "yes",
     ),

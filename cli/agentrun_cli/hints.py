@@ -29,6 +29,9 @@ def how_to_name(name: str, folder: Path | None, asked: Asked | None = None) -> s
     from agentrun_cli.terminal import HERE
 
     ref, state_dir, layer = (asked.ref, asked.state_dir, asked.layer) if asked is not None else (None, None, None)
+    if asked is not None and asked.store is not None and not (folder is not None and folder.is_dir()):
+        # Nothing on this machine says yet where the job is.
+        return shlex.join([ref or name, "--store", asked.store])
     was_found_by_name = asked is not None and asked.found is not None and ref == name and state_dir is None
     if folder is None or was_found_by_name or _means(name, folder):
         return shlex.quote(name)

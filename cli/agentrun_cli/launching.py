@@ -42,7 +42,13 @@ def open_asked(asked: Asked, *, fresh: bool = False) -> OpenJob:
     from agentrun.views.finding import open_job
 
     return open_job(
-        asked.ref, found=asked.found, flags=asked.layer, cwd=console.HERE, state_dir=asked.state_dir, fresh=fresh
+        asked.ref,
+        found=asked.found,
+        flags=asked.layer,
+        cwd=console.HERE,
+        state_dir=asked.state_dir,
+        store=asked.store,
+        fresh=fresh,
     )
 
 
@@ -52,11 +58,14 @@ def make_ready(opened: OpenJob, *, tells: bool = False) -> Ready:
     With `tells`, the job's notices are checked as well.
     """
     from agentrun.agents.agent import load_agent
+    from agentrun.job.address import hide_secrets
     from agentrun.job.opening import agent_environment
 
     job = opened.job
     environ = agent_environment(job, os.environ)
     os.environ.update(environ)
+    # The store is open by now.
+    hide_secrets(os.environ)
     notices = None
     if job.notify is not None and tells:
         from agentrun.notices.notices import Notices
@@ -80,7 +89,7 @@ def options_of(given: Given, *, resume: bool) -> Options:
     from agentrun.job.options import read_options
 
     names = ("fresh", "limit", "pilot", "only", "rerun", "until", "max_time", "failed", "allow_gone", "accept_edits")
-    asked = dict(given.of((*names, "overwrite", "forget_steps", "now", "no_wait")))
+    asked = dict(given.of((*names, "adopt", "overwrite", "forget_steps", "now", "no_wait")))
     # With --if-free, do not wait for the lock.
     wait = 0.5 if given.get("if_free") else 5.0
     return read_options({**asked, "resume": resume, "wait_seconds": wait}, are_flags=True)
@@ -97,7 +106,7 @@ def launch(asked: Asked, options: Options) -> int:
     """Run one launch, or show its plan; return the exit code."""
     from agentrun.errors import AgentrunError, BusyError
     from agentrun.launch.execute import check_before_import
-    from agentrun.views.finding import store_of
+    from agentrun.views.finding import check_not_copied, check_one_place, store_of
     from agentrun_cli.asking.starting import confirm_fresh, wants_rerun, wants_rest
 
     given = asked.given
@@ -110,6 +119,9 @@ def launch(asked: Asked, options: Options) -> int:
     loop.exit_on_interrupt()
     opened = open_asked(asked, fresh=options.fresh)
     job, store = opened.job, store_of(opened)
+    if not options.fresh:
+        check_one_place(opened)
+        check_not_copied(opened)
     try:
         if options.resume and (nothing := _nothing_to_resume(job, store)) is not None:
             _refuse_what_needs_a_run(job, options)

@@ -23,6 +23,8 @@ from agentrun_cli.parsing import Command, Group
 
 OUR_BUG, BROKEN_PIPE, INTERRUPTED = 70, 141, 130
 TAKE_A_COMMAND = ("start", "try")
+FUNCTIONS = {"try": "try_items", "import": "import_job"}
+"""Commands whose names are words of Python, and the functions that they are."""
 LAUNCH = ("start", "resume")
 """Ctrl-C ends these at once, without an exception, until the launch handles it: see `loop.exit_on_interrupt`."""
 EXAMPLES = """agentrun start triage/job.toml      run a job, or resume it
@@ -65,7 +67,7 @@ def build_app(words: Sequence[str] = ()) -> typer.Typer:
     app.callback()(agentrun)
     only = words[0] if words and words[0] in COMMANDS else None
     for name in COMMANDS if only is None else [only]:
-        function = "try_items" if name == "try" else name
+        function = FUNCTIONS.get(name, name)
         module = import_module(f"agentrun_cli.commands.{function}")
         app.command(name, cls=Command)(getattr(module, function))
     for name in INSIDE if only is None else ():

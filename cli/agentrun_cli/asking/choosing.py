@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from agentrun.views.listing import Listing
 
 
-def open_known(ref: str, state_dir: str | None) -> KnownJob:
+def open_known(ref: str, state_dir: str | None, store: str | None = None) -> KnownJob:
     """The job to look at; from its records alone, saying why, if its description cannot be read."""
     from dataclasses import replace
 
@@ -20,10 +20,10 @@ def open_known(ref: str, state_dir: str | None) -> KnownJob:
     from agentrun_cli.hints import how_to_name
     from agentrun_cli.terminal import HERE, clean, say
 
-    known = finding.open_known(ref, HERE, state_dir)
+    known = finding.open_known(ref, HERE, state_dir, store=store)
     if known.problem:
         say(f"{clean(known.problem)}; using only what is on record")
-    asked = Asked(ref, state_dir=state_dir)
+    asked = Asked(ref, state_dir=state_dir, store=store)
     return replace(known, command_name=how_to_name(known.name, known.store.folder, asked))
 
 

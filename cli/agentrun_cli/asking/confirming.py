@@ -24,7 +24,16 @@ Resume = Annotated[bool, typer.Option("--resume", help="Resume the run at once."
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
-def end(known: KnownJob, posting: Posting, what: str, *, ref: str, state_dir: str | None, resume: bool = False) -> None:
+def end(
+    known: KnownJob,
+    posting: Posting,
+    what: str,
+    *,
+    ref: str,
+    state_dir: str | None,
+    store: str | None = None,
+    resume: bool = False,
+) -> None:
     """Say `what` was posted and how to continue; or resume, and exit as that launch does."""
     from agentrun_cli.terminal import say
 
@@ -35,7 +44,7 @@ def end(known: KnownJob, posting: Posting, what: str, *, ref: str, state_dir: st
         say(f"{what}; this happens at the next launch, after the running one (pid {holder.pid})")
     elif resume and how_to_continue(known, is_unfinished=True).startswith("agentrun "):
         say(what)
-        raise typer.Exit(_launch(ref, state_dir, is_unfinished=posting.is_unfinished))
+        raise typer.Exit(_launch(ref, state_dir, store, is_unfinished=posting.is_unfinished))
     else:
         say(f"{what}; to continue: {how_to_continue(known, is_unfinished=posting.is_unfinished)}")
 
@@ -48,10 +57,10 @@ def how_to_continue(known: KnownJob, *, is_unfinished: bool) -> str:
     return said
 
 
-def _launch(ref: str, state_dir: str | None, *, is_unfinished: bool) -> int:
+def _launch(ref: str, state_dir: str | None, store: str | None, *, is_unfinished: bool) -> int:
     from agentrun_cli.launching import launch, options_of
 
-    given = flags.Given({"job": ref, "state_dir": state_dir, "quiet": False, "as_json": False})
+    given = flags.Given({"job": ref, "state_dir": state_dir, "store": store, "quiet": False, "as_json": False})
     return launch(asked_job(given), options_of(given, resume=is_unfinished))
 
 

@@ -2,7 +2,8 @@
 
 COMMANDS = (
     "start", "resume", "try", "status", "stop", "items", "show", "log", "failures", "results", "report", "runs",
-    "diff", "ui", "review", "answer", "redo", "edit", "skip", "notify", "repair", "clear", "init", "mcp", "completion",
+    "diff", "ui", "review", "answer", "redo", "edit", "skip", "notify", "export", "import", "rekey", "repair",
+    "clear", "init", "mcp", "completion",
 )  # fmt: skip
 INSIDE = ("step", "ask", "usage")
 """For use inside a program that is an agent."""

@@ -33,6 +33,7 @@ def answer(
     by: confirming.By = None,
     resume: confirming.Resume = False,
     state_dir: flags.StateDir = None,
+    store: flags.Store = None,
 ) -> None:
     """Answer the question of a waiting item.
 
@@ -53,12 +54,12 @@ def answer(
     is_one = item is not None or index is not None
     if take_back:
         _check_take_back(given, is_alone=is_one and not all_items and file is None)
-        view = desk.take_back(open_known(job, state_dir), select(item, index), warn=warn)
+        view = desk.take_back(open_known(job, state_dir, store), select(item, index), warn=warn)
         say(f"the answer to {clean(view.key)} is taken back; the item waits again")
         return
     _check(given, is_one=is_one, is_all=all_items, file=file)
     edited = _details(details)
-    known = open_known(job, state_dir)
+    known = open_known(job, state_dir, store)
     if file is not None:
         posting = desk.answer_each(known, read_answers(file), by=by or "", here=HERE, warn=warn)
     elif all_items:
@@ -73,7 +74,7 @@ def answer(
         before = confirming.are(posting.already_answered, "question")
         say(f"{before} already answered, not processed yet; the first answer wins")
     what = f"{confirming.are(len(posting.items), 'answer')} posted"
-    confirming.end(known, posting, what, ref=job, state_dir=state_dir, resume=resume)
+    confirming.end(known, posting, what, ref=job, state_dir=state_dir, store=store, resume=resume)
 
 
 def _check(given: dict[str, bool], *, is_one: bool, is_all: bool, file: str | None) -> None:

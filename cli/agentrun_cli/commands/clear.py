@@ -18,6 +18,7 @@ def clear(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     state_dir: flags.StateDir = None,
+    store: flags.Store = None,
 ) -> None:
     """Remove a job's state and history; written results stay.
 
@@ -30,12 +31,12 @@ def clear(
     if (job is not None) == (finished or older_than is not None):
         raise UsageError("which jobs? Give the name of one; or --finished, --older-than 30d, or both")
     if job is not None:
-        _clear_one(job, state_dir, yes=yes)
+        _clear_one(job, state_dir, store, yes=yes)
     else:
-        _clear_finished(older_than, state_dir, yes=yes)
+        _clear_finished(older_than, state_dir, store, yes=yes)
 
 
-def _clear_finished(older_than: str | None, state_dir: str | None, *, yes: bool) -> None:
+def _clear_finished(older_than: str | None, state_dir: str | None, at: str | None, *, yes: bool) -> None:
     from agentrun.errors import BusyError
     from agentrun.people.clearing import clear_finished, clearable_jobs
     from agentrun.views.finding import catalogue_near
@@ -43,7 +44,7 @@ def _clear_finished(older_than: str | None, state_dir: str | None, *, yes: bool)
     from agentrun_cli.drawing.table import clearing_lines
     from agentrun_cli.terminal import HERE, clean, counted, say
 
-    catalogue = catalogue_near(HERE, state_dir)
+    catalogue = catalogue_near(HERE, state_dir, store=at)
     found = clearable_jobs(catalogue, older_than_seconds=_seconds(older_than))
     for line in clearing_lines(found):
         say(line)
@@ -75,19 +76,19 @@ def _seconds(older_than: str | None) -> float:
         raise UsageError(f'--older-than is {older_than}; write a duration such as "30d" or "12h"') from None
 
 
-def _clear_one(job: str, state_dir: str | None, *, yes: bool) -> None:
+def _clear_one(job: str, state_dir: str | None, at: str | None, *, yes: bool) -> None:
     from agentrun.people.clearing import clear_job
     from agentrun.views.finding import locate
     from agentrun.views.jobs import view_job
     from agentrun_cli.asking.confirming import confirm
     from agentrun_cli.terminal import HERE, counted, say, shown_path
 
-    known = locate(job, HERE, state_dir)
+    known = locate(job, HERE, state_dir, store=at)
     name, store = known.name, known.store
-    if store.folder is not None and not store.folder.is_dir():
+    if not store.where and store.folder is not None and not store.folder.is_dir():
         say(f"{name}: nothing to remove")
         return
-    where = shown_path(store.folder) if store.folder is not None else "its state"
+    where = f"{name} from {store.where}" if store.where else shown_path(store.folder) if store.folder else "its state"
     lease = store.lock(wait_seconds=1.0)
     try:
         view = view_job(store, name)

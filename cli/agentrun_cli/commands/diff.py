@@ -19,6 +19,7 @@ def diff(
     ] = None,
     as_json: flags.AsJson = False,
     state_dir: flags.StateDir = None,
+    store: flags.Store = None,
 ) -> None:
     """Show which results differ between two runs.
 
@@ -39,7 +40,7 @@ def diff(
     from agentrun_cli.drawing.plan import began_at
     from agentrun_cli.terminal import put, put_json, say
 
-    known = open_known(job, state_dir)
+    known = open_known(job, state_dir, store)
     older, newer = choose_runs(list_runs(known.store), run, known.shown)
     counts: Counter[str] = Counter()
     with open_run_listing(known.store, older.run_id) as before, open_run_listing(known.store, newer.run_id) as after:

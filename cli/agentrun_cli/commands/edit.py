@@ -21,6 +21,7 @@ def edit(
     by: confirming.By = None,
     resume: confirming.Resume = False,
     state_dir: flags.StateDir = None,
+    store: flags.Store = None,
 ) -> None:
     """Correct an output in $EDITOR; its item is not run again.
 
@@ -39,7 +40,7 @@ def edit(
 
     if carry and (item is not None or index is not None):
         raise UsageError("--carry edits the carry after the last settled item; leave out the item")
-    known = open_known(job, state_dir)
+    known = open_known(job, state_dir, store)
     editable = desk.to_edit(known, None if carry else select(item, index), warn=warn)
     value, name = editable.value, editable.name
     new = _given(output, value) if output is not None else edit_value(value, name=name)
@@ -47,7 +48,9 @@ def edit(
         say(f"{clean(name)}: unchanged")
         return
     posting = desk.edit(editable, new, by=by or "")
-    confirming.end(known, posting, f"{clean(name)}: your edit is posted", ref=job, state_dir=state_dir, resume=resume)
+    confirming.end(
+        known, posting, f"{clean(name)}: your edit is posted", ref=job, state_dir=state_dir, store=store, resume=resume
+    )
 
 
 def _given(output: str, value: Any) -> Any:

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from agentrun.views.listing import Listing
 
 
-def failures(job: flags.KnownJob, as_json: flags.AsJson = False, state_dir: flags.StateDir = None) -> None:
+def failures(
+    job: flags.KnownJob, as_json: flags.AsJson = False, state_dir: flags.StateDir = None, store: flags.Store = None
+) -> None:
     """Show the failed items by cause.
 
     \b
@@ -24,7 +26,7 @@ def failures(job: flags.KnownJob, as_json: flags.AsJson = False, state_dir: flag
     from agentrun_cli.drawing.causes import cause_lines
     from agentrun_cli.terminal import clean, counted, put, say
 
-    known = open_known(job, state_dir)
+    known = open_known(job, state_dir, store)
     with open_items(known) as listing:
         if as_json:
             _put_json(listing)

@@ -61,6 +61,7 @@ def items(
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most N lines.")] = None,
     as_json: flags.AsJson = False,
     state_dir: flags.StateDir = None,
+    store: flags.Store = None,
 ) -> None:
     """List the items of a job, with state, duration, cost and cause.
 
@@ -73,7 +74,7 @@ def items(
     from agentrun_cli.drawing.table import item_table
     from agentrun_cli.terminal import say
 
-    known = open_known(job, state_dir)
+    known = open_known(job, state_dir, store)
     with open_items(known) as listing:
         found = listing.items({one.value for one in state} if state else None)
         if agent_version is not None:

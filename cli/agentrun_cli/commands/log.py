@@ -29,6 +29,7 @@ def log(
         bool, typer.Option("-f", "--follow", help="Follow it, until Ctrl-C; an item until it is settled.")
     ] = False,
     state_dir: flags.StateDir = None,
+    store: flags.Store = None,
 ) -> None:
     """Show a job's launches and stops, or what an item printed.
 
@@ -43,7 +44,7 @@ def log(
     from agentrun_cli.drawing.log import event_lines
     from agentrun_cli.terminal import put, say
 
-    known = open_known(job, state_dir)
+    known = open_known(job, state_dir, store)
     if follow:
         from agentrun_cli.drawing.following import follow_item, follow_job
 

@@ -13,6 +13,7 @@ def notify(
     job: flags.KnownJob,
     test: Annotated[bool, typer.Option("--test", help="Send everybody a test notice now.")] = False,
     state_dir: flags.StateDir = None,
+    store: flags.Store = None,
 ) -> None:
     """Show whom a job tells how its launches end.
 
@@ -31,7 +32,7 @@ def notify(
     from agentrun.views.finding import open_job
     from agentrun_cli.terminal import HERE, clean, put
 
-    opened = open_job(job, cwd=HERE, state_dir=state_dir).job
+    opened = open_job(job, cwd=HERE, state_dir=state_dir, store=store).job
     notices = Notices.open(opened, {**agent_environment(opened, os.environ), **os.environ})
     if notices is None:
         raise UsageError(

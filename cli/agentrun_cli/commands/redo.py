@@ -35,6 +35,7 @@ def redo(
     yes: confirming.Yes = False,
     by: confirming.By = None,
     state_dir: flags.StateDir = None,
+    store: flags.Store = None,
 ) -> None:
     """Start items over; their results are discarded.
 
@@ -49,7 +50,7 @@ def redo(
     from agentrun_cli.asking.choosing import open_known, select, warn
 
     selection = replace(select(items, index), failed=failed, cause=cause, agent_version=agent_version, first=first)
-    known = open_known(job, state_dir)
+    known = open_known(job, state_dir, store)
 
     def agree(views: Sequence[ItemView]) -> bool:
         _warn_of_loss(known, views, asks=not selection.is_by_name, yes=yes)
@@ -57,7 +58,7 @@ def redo(
 
     posting = desk.redo(known, selection, keep_before=steps, now=now, by=by or "", agree=agree, warn=warn)
     what = f"{confirming.are(len(posting.items), 'item')} to be run again"
-    confirming.end(known, posting, what, ref=job, state_dir=state_dir, resume=now)
+    confirming.end(known, posting, what, ref=job, state_dir=state_dir, store=store, resume=now)
 
 
 def _warn_of_loss(known: KnownJob, views: Sequence[ItemView], *, asks: bool, yes: bool) -> None:

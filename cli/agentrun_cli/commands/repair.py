@@ -20,6 +20,7 @@ def repair(
     yes: confirming.Yes = False,
     as_json: flags.AsJson = False,
     state_dir: flags.StateDir = None,
+    store: flags.Store = None,
 ) -> None:
     """Show what is whole of a damaged state, and continue from there.
 
@@ -35,8 +36,8 @@ def repair(
     from agentrun_cli.drawing.damage import damage_lines
     from agentrun_cli.terminal import put_json, say
 
-    known = open_known(job, state_dir)
-    if known.store.folder is not None and not known.store.folder.is_dir():
+    known = open_known(job, state_dir, store)
+    if not known.store.where and known.store.folder is not None and not known.store.folder.is_dir():
         say(f"{known.name}: has no run yet, so there is nothing to repair")
         return
     with repairing(known) as salvage:

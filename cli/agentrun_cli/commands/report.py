@@ -20,6 +20,7 @@ def report(
         str | None, typer.Option("--run", metavar="RUN", help="Of this run: a number, or an id; see runs.")
     ] = None,
     state_dir: flags.StateDir = None,
+    store: flags.Store = None,
 ) -> None:
     """Write a report: what to do next, failures, questions, plots.
 
@@ -37,7 +38,7 @@ def report(
     from agentrun_cli.asking.choosing import open_known
     from agentrun_cli.terminal import HERE, clean_text, put, say, shown_path
 
-    known = open_known(job, state_dir)
+    known = open_known(job, state_dir, store)
     made = read_report(known, run=run, here=HERE)
     if output == "-" or (md and output is None):
         put(clean_text(report_text(made, markdown=md)).rstrip("\n"))

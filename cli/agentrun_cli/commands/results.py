@@ -25,6 +25,7 @@ def results(
     full: Annotated[bool, typer.Option("--full", help="With times, attempts, cost and the agent's version.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="With -o: replace what is there.")] = False,
     state_dir: flags.StateDir = None,
+    store: flags.Store = None,
 ) -> None:
     """Print the results so far, as JSON lines, or write them to a file.
 
@@ -43,7 +44,7 @@ def results(
 
     if full and output is not None:
         raise UsageError("--full prints JSON lines; leave out -o, or redirect them: agentrun results JOB --full > FILE")
-    known = open_known(job, state_dir)
+    known = open_known(job, state_dir, store)
     if not full and output is None and run is None and (pieces := read_output(known.store)) is not None:
         for piece in pieces:
             put_json_lines(piece)

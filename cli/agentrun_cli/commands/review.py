@@ -23,6 +23,7 @@ def review(
     by: confirming.By = None,
     resume: confirming.Resume = False,
     state_dir: flags.StateDir = None,
+    store: flags.Store = None,
 ) -> None:
     """Answer the questions of waiting items, one by one.
 
@@ -35,7 +36,7 @@ def review(
     from agentrun_cli.asking.reviewing import Review
     from agentrun_cli.terminal import put, say
 
-    known = open_known(job, state_dir)
+    known = open_known(job, state_dir, store)
     with open_items(known) as listing:
         waiting = listing.counts["waiting"]
         if not waiting:
@@ -57,7 +58,7 @@ def review(
     rest = f", {left:,} still waiting" if left else ""
     if review.posting is not None and review.posted:
         what, resume = f"{confirming.are(review.posted, 'answer')} posted{rest}", resume and not interrupted
-        confirming.end(known, review.posting, what, ref=job, state_dir=state_dir, resume=resume)
+        confirming.end(known, review.posting, what, ref=job, state_dir=state_dir, store=store, resume=resume)
     else:
         say(f"{known.name}: nothing answered{rest}")
     if interrupted:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from agentrun_cli import flags
 
 
-def runs(job: flags.KnownJob, as_json: flags.AsJson = False, state_dir: flags.StateDir = None) -> None:
+def runs(
+    job: flags.KnownJob, as_json: flags.AsJson = False, state_dir: flags.StateDir = None, store: flags.Store = None
+) -> None:
     """List the runs of a job, newest first. --json: one line per run.
 
     Of the last 3 runs, and of the newest finished one, the results are kept; of up to 20 the summary.
@@ -19,7 +21,7 @@ def runs(job: flags.KnownJob, as_json: flags.AsJson = False, state_dir: flags.St
     from agentrun_cli.drawing.runs import run_table
     from agentrun_cli.terminal import put, put_json, say
 
-    known = open_known(job, state_dir)
+    known = open_known(job, state_dir, store)
     found = list_runs(known.store)
     if as_json:
         for run in found:

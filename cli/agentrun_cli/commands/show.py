@@ -15,6 +15,7 @@ def show(
     index: Annotated[int | None, typer.Option("--index", metavar="N", help="The item's position; 0 is first.")] = None,
     as_json: flags.AsJson = False,
     state_dir: flags.StateDir = None,
+    store: flags.Store = None,
 ) -> None:
     """Show one item: its input, attempts, steps, output and log.
 
@@ -29,7 +30,7 @@ def show(
     from agentrun_cli.drawing.questions import how_to_answer
     from agentrun_cli.terminal import put, put_json, say
 
-    known = open_known(job, state_dir)
+    known = open_known(job, state_dir, store)
     with open_items(known) as listing:
         view = select_one(known, listing, select(item, index))
         details = read_details(known, listing, view)

@@ -23,6 +23,7 @@ def skip(
     by: confirming.By = None,
     resume: confirming.Resume = False,
     state_dir: flags.StateDir = None,
+    store: flags.Store = None,
 ) -> None:
     """Settle items without a result; the run completes without them.
 
@@ -35,8 +36,8 @@ def skip(
     from agentrun.people import desk
     from agentrun_cli.asking.choosing import open_known, select, warn
 
-    known = open_known(job, state_dir)
+    known = open_known(job, state_dir, store)
     selection = replace(select(items, index), failed=failed, cause=cause)
     posting = desk.skip(known, selection, reason=reason, by=by or "", warn=warn)
     what = f"{confirming.are(len(posting.items), 'item')} to be skipped"
-    confirming.end(known, posting, what, ref=job, state_dir=state_dir, resume=resume or posting.completes)
+    confirming.end(known, posting, what, ref=job, state_dir=state_dir, store=store, resume=resume or posting.completes)

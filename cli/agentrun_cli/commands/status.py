@@ -21,6 +21,7 @@ def status(
     check: Annotated[bool, typer.Option("--check", help="Count the items that are new or changed.")] = False,
     as_json: flags.AsJson = False,
     state_dir: flags.StateDir = None,
+    store: flags.Store = None,
 ) -> None:
     """Show the jobs here, or one in detail: progress, why it stopped.
 
@@ -34,12 +35,12 @@ def status(
     from agentrun.views.finding import locate
     from agentrun_cli.drawing.status import Shown
 
-    if everywhere and (job is not None or state_dir is not None):
+    if everywhere and (job is not None or state_dir is not None or store is not None):
         raise UsageError("--all shows every job; give it alone, or give one JOB")
     if check and job is None:
         raise UsageError("--check needs a JOB: agentrun status JOB --check")
-    known = locate(job, HERE, state_dir) if job is not None else None
-    shown = Shown(known, state_dir, everywhere, check)
+    known = locate(job, HERE, state_dir, store=store) if job is not None else None
+    shown = Shown(known, state_dir, store, everywhere, check)
     if not watch:
         _show(shown, as_json=as_json)
         return
@@ -57,7 +58,7 @@ def _show(shown: Shown, *, as_json: bool) -> None:
     for line in shown.lines(views):
         put(line)
     for view in views:
-        if view.status == "untrusted":
+        if view.status in ("untrusted", "unreachable"):
             say(clean(view.problem, limit=2000))
     if not views:
         say(shown.nothing + ("" if shown.everywhere else "; start with: agentrun init, or: agentrun start JOB"))

@@ -21,6 +21,7 @@ def stop(
     now: Annotated[bool, typer.Option("--now", help="Stop items in flight at once; they are run again later.")] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the runner has exited.")] = True,
     state_dir: flags.StateDir = None,
+    store: flags.Store = None,
 ) -> None:
     """Stop the runner of a job; finished work is kept.
 
@@ -31,21 +32,21 @@ def stop(
     from agentrun.views.finding import locate
     from agentrun_cli.terminal import HERE, say
 
-    known = locate(job, HERE, state_dir)
-    name, store = known.name, known.store
-    holder = store.holder()
+    known = locate(job, HERE, state_dir, store=store)
+    name, at = known.name, known.store
+    holder = at.holder()
     if holder is None:
         say(f"{name}: no runner is working on it")
         return
-    store.ask_to_stop(holder)
+    at.ask_to_stop(holder)
     how = "items in flight are stopped at once" if now else "items in flight may finish first"
     say(f"{name}: asked pid {holder.pid} to stop; {how}")
     if now:
         time.sleep(_BETWEEN_SIGNALS_SECONDS)
-        if store.holder() == holder:
-            store.ask_to_stop(holder)
+        if at.holder() == holder:
+            at.ask_to_stop(holder)
     if wait:
-        while store.holder() == holder:
+        while at.holder() == holder:
             time.sleep(_POLL_SECONDS)
-        shown = how_to_name(name, store.folder, Asked(job, state_dir=state_dir))
+        shown = how_to_name(name, at.folder, Asked(job, state_dir=state_dir, store=store))
         say(f"{name}: stopped; to resume: agentrun resume {shown}")

@@ -54,6 +54,7 @@ def try_items(
     carry: flags.Carry = False,
     name: flags.Name = None,
     state_dir: flags.StateDir = None,
+    store: flags.Store = None,
 ) -> None:
     """Run a few items in the foreground, without state.
 

@@ -18,6 +18,7 @@ def ui(
     ] = 0,
     no_open: Annotated[bool, typer.Option("--no-open", help="Print the address, and open no browser.")] = False,
     state_dir: flags.StateDir = None,
+    store: flags.Store = None,
 ) -> None:
     """Show the jobs here in a browser: progress, items, review, results.
 
@@ -43,7 +44,7 @@ def ui(
             f"agentrun ui needs {error.name}, which is not installed; "
             "install it, in the checkout, with: pip install '.[ui]'"
         ) from None
-    place = Place(HERE, state_dir)
+    place = Place(HERE, state_dir, store=store)
     place.jobs()  # a folder that others could tamper with is refused before anything is served
     server = PageServer(place, port=port, say_bug=_say)
 

@@ -31,6 +31,7 @@ def job_lines(
     *,
     output: Path | str | None,
     state_dir: str | None,
+    store: str | None = None,
     since: Changes | None = None,
     is_watched: bool = False,
 ) -> Iterator[str]:
@@ -39,7 +40,7 @@ def job_lines(
     `output`: where its results are or will be. `since`: what changed after a finished run.
     """
     state = coloured(view.status, JOB_COLOURS.get(view.status), sys.__stdout__)
-    if view.status == "damaged":
+    if view.status in ("damaged", "unreachable"):
         yield f"{clean(view.job)}: {state}"
         yield f"  {clean(shorten_hints(view.problem), limit=2000)}"
         return
@@ -49,7 +50,7 @@ def job_lines(
     yield f"{clean(view.job)}: {state}, {_counts(view)}"
     if is_watched and view.status == "running" and is_terminal(sys.__stdout__):
         yield _bar(view)
-    name = how_to_name(known.name, view.folder, Asked(None, state_dir=state_dir))
+    name = how_to_name(known.name, view.folder, Asked(None, state_dir=state_dir, store=store))
     most = _IN_FLIGHT_WATCHED if is_watched else _IN_FLIGHT_SHOWN
     for label, text in (*_standing(view, most), *_facts(view, output), *_news(view, since)):
         yield f"  {label:<11} {text}".rstrip()
@@ -177,7 +178,9 @@ def _facts(view: JobView, output: Path | str | None) -> Iterator[tuple[str, str]
     yield "ended" if ended else "checkpoint", ago(view.age_seconds) + ("" if ended else f", seq {view.seq}")
     if output:
         yield "output", shown_path(output)
-    if view.folder is not None:
+    if view.where:
+        yield "state", clean(view.where, limit=200)
+    elif view.folder is not None:
         yield "state", shown_path(view.folder)
 
 

@@ -96,6 +96,10 @@ def _words(event: HistoryEvent) -> str:
             return f"{launch} dropped a message about {about}: {clean(event.reason or '')}"
         case "repair":
             return f"repaired: {clean(event.reason or '')}"
+        case "export":
+            return f"exported: {clean(event.reason or '')}"
+        case "import":
+            return f"imported: {clean(event.reason or '')}"
         case other:
             return f"{launch}: {clean(other)}"
 

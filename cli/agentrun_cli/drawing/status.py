@@ -23,6 +23,7 @@ class Shown:
     known: KnownJob | None = None
     """The one job to show in detail."""
     state_dir: str | None = None
+    store: str | None = None
     everywhere: bool = False
     check: bool = False
     """Whether to compare the items with those of a finished run."""
@@ -37,7 +38,9 @@ class Shown:
 
         if self.known is not None:
             return [view_job(self.known.store, self.known.name)]
-        return list_everywhere() if self.everywhere else list_jobs(catalogue_near(HERE, self.state_dir))
+        return (
+            list_everywhere() if self.everywhere else list_jobs(catalogue_near(HERE, self.state_dir, store=self.store))
+        )
 
     def as_json(self) -> Any:
         views = self.views()
@@ -58,8 +61,9 @@ class Shown:
             job_lines(
                 view,
                 self.known,
-                output=view.output or _output(self.known, view),
+                output=view.output or _output(self.known, view, self.store),
                 state_dir=self.state_dir,
+                store=self.store,
                 since=self._since(self.known, view),
                 is_watched=is_watched,
             )
@@ -68,23 +72,26 @@ class Shown:
     def _since(self, known: KnownJob, view: JobView) -> Changes | None:
         from agentrun.views.since import changes_since
 
-        return changes_since(known.store, _open(known)) if self.check and view.status == "finished" else None
+        return (
+            changes_since(known.store, _open(known, self.store)) if self.check and view.status == "finished" else None
+        )
 
 
-def _output(known: KnownJob, view: JobView) -> Path | None:
+def _output(known: KnownJob, view: JobView, store: str | None) -> Path | None:
     """Where an unfinished run will put its results; None where the job cannot be read now."""
     from agentrun.errors import AgentrunError
 
     if not view.date or known.store.folder is None:
         return None
     try:
-        return _open(known).output_path(run_id=view.run_id, date=view.date)
+        return _open(known, store).output_path(run_id=view.run_id, date=view.date)
     except AgentrunError:
         return None
 
 
-def _open(known: KnownJob) -> Job:
+def _open(known: KnownJob, store: str | None) -> Job:
     from agentrun.views.finding import open_job
 
     folder = known.store.folder
-    return open_job(known.name, cwd=HERE, state_dir=str(folder.parent) if folder is not None else None).job
+    state_dir = str(folder.parent) if folder is not None else None
+    return open_job(known.name, cwd=HERE, state_dir=state_dir, store=store).job

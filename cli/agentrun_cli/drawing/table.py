@@ -24,6 +24,7 @@ JOB_COLOURS: dict[str, Colour] = {
     "failed": "red",
     "damaged": "red",
     "untrusted": "red",
+    "unreachable": "red",
     "finished": "green",
 }
 ITEM_COLOURS: dict[str, Colour] = {"done": "green", "failed": "red", "waiting": "yellow", "running": "blue"}
@@ -39,7 +40,7 @@ def job_table(views: list[JobView], *, has_place: bool = False) -> Iterator[str]
     head = ["JOB", "STATE", "DONE", "FAILED", *more, "LAST CHECKPOINT", *(["FOLDER"] if has_place else [])]
     rows = [head]
     for view in views:
-        known = view.status not in ("new", "damaged", "untrusted")
+        known = view.status not in ("new", "damaged", "untrusted", "unreachable")
         cells = [clean(view.job, limit=40) or "-", "paused" if view.paused is not None else view.status]
         cells += [f"{view.counts.get('done', 0):,}/{view.total:,}" if known else "-"]
         cells += [f"{view.counts.get('failed', 0):,}" if known else "-"]

@@ -42,11 +42,18 @@ class Jobs:
 
     def views(self) -> list[JobView]:
         """All jobs, by name."""
-        return sorted((view for place in self._places for view in place.jobs()), key=lambda view: view.job)
+        found = {(view.job, view.where or place.root): view for place in self._places[::-1] for view in place.jobs()}
+        return sorted(found.values(), key=lambda view: view.job)
 
     def find(self, name: str) -> tuple[Place, KnownJob]:
         """The job with this name; UsageError that says which are known if there is none."""
-        having = [(place, known) for place in self._places if (known := _known_in(place, name)) is not None]
+        # A job in a shared store is seen from every folder, and is one job.
+        seen = {
+            known.store.where or str(place.root): (place, known)
+            for place in self._places[::-1]
+            if (known := _known_in(place, name)) is not None
+        }
+        having = list(seen.values())
         if len(having) > 1:
             roots = " and ".join(str(place.root) for place, _ in having)
             raise UsageError(f"{name[:100]}: {roots} both have a job of this name; start a server in each folder")

@@ -76,7 +76,7 @@ def tabs(view: JobView, current: str | None) -> Html:
 def verdict(view: JobView) -> Html:
     """How a job stands, in a word or two."""
     words, tone = judge(view)
-    if view.status in ("damaged", "untrusted"):
+    if view.status in ("damaged", "untrusted", "unreachable"):
         words, tone = view.status, "bad"
     elif view.status == "new":
         words, tone = "not run yet", ""

@@ -24,7 +24,7 @@ _RUNNING_SHOWN, _RUNS_SHOWN = 12, 8
 def job_page(visit: Visit) -> Response:
     known = visit.job()
     view = visit.place.view(known)
-    runs = list_runs(known.store) if view.status != "damaged" else []
+    runs = list_runs(known.store) if view.status not in ("damaged", "unreachable") else []
     body = h(
         '{said}<div id="live" data-live="{live}">{standing}</div>{facts}{runs}',
         said=said.words_of(visit),
@@ -40,7 +40,7 @@ def job_page(visit: Visit) -> Response:
 
 def standing(known: KnownJob, view: JobView) -> Html:
     """The part that changes. Times are times of day: an age would change every second."""
-    if view.status == "damaged":
+    if view.status in ("damaged", "unreachable"):
         return h(
             '<h1>{job} {verdict}</h1><p class="card odd">{problem}</p>',
             job=view.job,

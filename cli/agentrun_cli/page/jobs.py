@@ -11,7 +11,7 @@ from agentrun_cli.page.frame import bar, clock, document, verdict
 from agentrun_cli.page.markup import NOTHING, Html, h, join, url
 from agentrun_cli.page.visit import Visit
 
-_URGENT = {"running": 0, "waiting": 1, "failed": 2, "interrupted": 3, "damaged": 4}
+_URGENT = {"running": 0, "waiting": 1, "failed": 2, "interrupted": 3, "damaged": 4, "unreachable": 5}
 
 
 def jobs_page(visit: Visit) -> Response:

@@ -1,0 +1,80 @@
+"""agentrun import: a job from a file that agentrun export wrote."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agentrun_cli import flags
+
+if TYPE_CHECKING:
+    from agentrun.people.moving import Imported
+
+
+def import_job(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A file that agentrun export wrote.")],
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Another name for the job.")] = None,
+    state_dir: flags.StateDir = None,
+    store: flags.Store = None,
+) -> None:
+    """Continue a job here that was exported elsewhere.
+
+    \b
+    agentrun import triage.agentrun
+    agentrun resume triage
+
+    To be called in the folder of the job file. A job that was moved away from here may come back. Exit 65: FILE is
+    damaged or of a newer version, and nothing was imported. 2: it is no export, or there is a job of that name.
+    """
+    import os
+    from functools import partial
+
+    from agentrun.job.address import read_address
+    from agentrun.job.home import state_root
+    from agentrun.people import moving
+    from agentrun.people.sealing import FileSeal
+    from agentrun.views.finding import catalogue_at
+    from agentrun_cli.terminal import HERE, clean, say
+
+    asked = read_address(store, base=HERE, where="--store") if store else None
+    catalogue = catalogue_at(state_root(HERE, state_dir, os.environ), asked)
+    opening = partial(FileSeal().open, where=file)
+    done = moving.import_job(HERE / file, catalogue, here=HERE, name=name or "", opening=opening)
+    back = "back" if done.is_back else "imported"
+    say(
+        f"{clean(done.name)}: {back}, with {done.done:,} of {done.total:,} items done; "
+        f"exported on {clean(done.host)} at {done.at[:16]}Z"
+    )
+    for line in _notes(done):
+        say(f"  {line}")
+    say(f"  to continue:  {_next(done)}")
+
+
+def _notes(done: Imported) -> list[str]:
+    from agentrun_cli.terminal import clean, counted, shown_path
+
+    notes = []
+    if done.is_unfinished and not done.was_moved:
+        notes.append(f"a copy: the job may still run on {clean(done.host)}, and both would pay for the same items")
+    if done.missed:
+        items = counted(len(done.missed), "item")
+        notes.append(f"the files of {items} were missing or changed: {clean(', '.join(done.missed[:3]), limit=300)}")
+    if done.job_file is not None and not done.job_file.is_file():
+        notes.append(f"its job file is not here: put it at {shown_path(done.job_file)}, with the agent and the items")
+    return notes
+
+
+def _next(done: Imported) -> str:
+    """The command that continues the job, as it works here."""
+    import shlex
+
+    from agentrun_cli.hints import how_to_name
+    from agentrun_cli.terminal import shown_path
+
+    named = how_to_name(done.name, done.store.folder)
+    if done.is_unfinished:
+        return f"agentrun resume {named}"
+    if done.job_file is not None and done.has_other_name:
+        return f"agentrun start {shlex.quote(shown_path(done.job_file))} --name {shlex.quote(done.name)}"
+    return f"agentrun start {named}"
