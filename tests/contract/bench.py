@@ -99,3 +99,45 @@ class RecordingDisk(Disk):
     def unlink(self, path: str) -> None:
         self.calls.append(f"unlink {self._named(path)}")
         super().unlink(path)
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class MortalDisk(Disk):
+    """Dies at the n-th call that changes something, and does nothing after that."""
+
+    def __init__(self) -> None:
+        self.left = -1
+        self.is_dead = False
+
+    def _step(self) -> None:
+        self.left -= 1
+        if self.is_dead or self.left == 0:
+            self.is_dead = True
+            raise Killed
+
+    def open(self, path: str, flags: int, mode: int = 0o600) -> int:
+        self._step()
+        return super().open(path, flags, mode)
+
+    def write_some(self, fd: int, data: memoryview, offset: int | None) -> int:
+        self._step()
+        return super().write_some(fd, data, offset)
+
+    def replace(self, source: str, target: str) -> None:
+        self._step()
+        super().replace(source, target)
+
+    def unlink(self, path: str) -> None:
+        self._step()
+        super().unlink(path)
+
+    def mkdir(self, path: str, mode: int = 0o700) -> None:
+        self._step()
+        super().mkdir(path, mode)
+
+    def rmdir(self, path: str) -> None:
+        self._step()
+        super().rmdir(path)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agentrun.store.folder.lock import FolderLease
 from agentrun.store.folder.store import FolderStore
+from agentrun.store.local.lock import FolderLease
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 from agentrun.checkpoint.checkpoint import Running
 from agentrun.checkpoint.record import encode_record
 from agentrun.errors import CheckpointError, DiskError
-from agentrun.store.folder.lock import live_holder
 from agentrun.store.folder.store import FolderStore
+from agentrun.store.local.lock import live_holder
 from agentrun.testing.examples import checkpoint, keys, record, summary
 from agentrun.views.jobs import view_job
 from contract.bench import edit_state

@@ -13,8 +13,8 @@ from msgspec import Raw
 
 from agentrun.checkpoint.checkpoint import Running
 from agentrun.errors import CheckpointError, DiskError, UsageError
-from agentrun.store.folder.lock import FolderLease
 from agentrun.store.folder.store import FolderStore
+from agentrun.store.local.lock import FolderLease
 from agentrun.store.port import HistoryEvent
 from agentrun.testing.examples import checkpoint, keys, record, summary
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from agentrun.errors import AgentrunError, CheckpointError, DiskError, LaterError
-from agentrun.store.folder.lock import FolderLease
 from agentrun.store.folder.store import FolderStore
+from agentrun.store.local.lock import FolderLease
 from agentrun.store.port import HistoryEvent
 from agentrun.testing.examples import checkpoint, keys, record, summary
 from contract.bench import temporaries

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentrun.errors import BusyError, TrustError
-from agentrun.store.folder.lock import live_holder
 from agentrun.store.folder.store import FolderStore
+from agentrun.store.local.lock import live_holder
 from agentrun.store.port import Holder
 from agentrun.system.disk import Disk
 

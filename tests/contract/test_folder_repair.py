@@ -14,8 +14,8 @@ from agentrun.checkpoint.checkpoint import Checkpoint, Running
 from agentrun.checkpoint.record import encode_record
 from agentrun.errors import CheckpointError, UsageError
 from agentrun.money.usage import Usage
-from agentrun.store.folder.lock import FolderLease
 from agentrun.store.folder.store import FolderStore
+from agentrun.store.local.lock import FolderLease
 from agentrun.store.memory import MemoryStore
 from agentrun.store.salvage import Damage
 from agentrun.testing.examples import LATER_RUN, RUN, checkpoint, context, end_run, keys, record, reopen, summary

@@ -11,8 +11,8 @@ import orjson
 import pytest
 
 from agentrun.errors import CheckpointError, DiskError
-from agentrun.store.folder.lock import FolderLease
 from agentrun.store.folder.store import FolderStore
+from agentrun.store.local.lock import FolderLease
 from agentrun.system.disk import Disk
 from agentrun.testing.examples import checkpoint, keys, record, reopen, summary
 from contract.bench import FaultyDisk, temporaries
