@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks import against
 from benchmarks.arena import TESTS, Arena, Spoiled
 from benchmarks.bench import QUICK, Bench, Sizes, say
-from benchmarks.figures import limited, long, million, one_by_one, page, programs, rate, starts, unchanged
+from benchmarks.figures import limited, long, million, one_by_one, page, programs, rate, starts, stores, unchanged
 from benchmarks.machine import describe
 from benchmarks.peers import Peers
 from benchmarks.table import Row, render
@@ -46,6 +46,7 @@ FIGURES: dict[str, Callable[[Bench], list[Row]]] = {
     "view": rate.view,
     "limited": limited.limited,
     "page": page.page,
+    "stores": stores.stores,
 }
 NEED_PEERS = {"peers", "first"}
 

@@ -181,6 +181,7 @@ class Arena:
         probed: bool = False,
         on_terminal: bool = False,
         command: str = AGENTRUN,
+        environ: dict[str, str] | None = None,
     ) -> Took:
         """The command. Probed, it is run by contenders/probe.py, which accounts for it."""
         argv = [sys.executable, "-m", "benchmarks.contenders.probe", "report.json"] if probed else [command]
@@ -192,7 +193,7 @@ class Arena:
             fail_percent=fail_percent,
             die_at=die_at,
             on_terminal=on_terminal,
-            environ={"TERM": "xterm-256color", "COLUMNS": "100"} if on_terminal else None,
+            environ={**({"TERM": "xterm-256color", "COLUMNS": "100"} if on_terminal else {}), **(environ or {})},
         )
 
     def module(

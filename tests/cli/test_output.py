@@ -150,7 +150,7 @@ def test_help_has_the_commands_in_order_and_the_exit_codes(agentrun: Run) -> Non
     names = re.findall(r"^  (\w+)  +\S", listed, re.MULTILINE)
     assert " ".join(names) == (
         "start resume try status stop items show log failures results report runs diff "
-        "ui review answer redo edit skip notify repair clear init mcp completion step ask usage"
+        "ui review answer redo edit skip notify export import rekey repair clear init mcp completion step ask usage"
     )
     for code in (0, 1, 2, 3, 4, 65, 74, 75):
         assert re.search(rf"^ +{code}  \w", ended.stdout, re.MULTILINE)

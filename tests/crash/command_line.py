@@ -15,10 +15,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import orjson
 
+from agentrun.job.address import STORE_VARIABLE
 from agentrun.store.folder.store import FolderStore
+from agentrun.store.jobs import Jobs
+from agentrun.store.places import close_places
+from agentrun.store.port import Reader
 from crash.workload import scratch
 from waiting import PATIENCE_SECONDS
 
@@ -85,6 +90,9 @@ class Place:
     head: str = ""
     state_dir: Path | None = None
     output: Path | None = None
+    name: str = NAME
+    environ: dict[str, str] = field(default_factory=dict)
+    """More in the environment of each launch; with AGENTRUN_STORE, its state is there, and no longer in the folder."""
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
     launches: int = 0
 
@@ -96,13 +104,13 @@ class Place:
         (self.base / "agent.sh").chmod(0o755)
         (self.base / "items.txt").write_text("".join(f"{n}\n" for n in range(self.total)))
         run = {"concurrency": self.concurrency, "crash_limit": 0, "stop_after_failures": 0} | self.run
-        lines = [f'name = "{NAME}"', AGENTS[self.kind], self.head, f'output = "{self.results_path}"']
+        lines = [f'name = "{self.name}"', AGENTS[self.kind], self.head, f'output = "{self.results_path}"']
         lines += ["[items]", 'lines = "items.txt"', "[run]", *(f"{name} = {json.dumps(v)}" for name, v in run.items())]
         (self.base / "job.toml").write_text("\n".join(lines) + "\n")
 
     @property
     def folder(self) -> Path:
-        return (self.state_dir or self.base / ".agentrun") / NAME
+        return (self.state_dir or self.base / ".agentrun") / self.name
 
     @property
     def results_path(self) -> Path:
@@ -119,7 +127,7 @@ class Place:
         unwanted = ("AGENTRUN_", "COV", "PYTHONDONTWRITEBYTECODE")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
         ours = {MARK: self.mark, LAUNCH: str(self.launches), CALLS: str(self.base / "calls.log"), "TERM": "dumb"}
-        return {**kept, **ours, **more}
+        return {**kept, **ours, **self.environ, **more}
 
     def start(self, *arguments: str, command: str = "start", **environ: str) -> subprocess.Popen[bytes]:
         """A launch, as a process of its own. What it says is in `said`."""
@@ -162,8 +170,21 @@ class Place:
         except FileNotFoundError:
             return 0
 
+    @contextmanager
+    def _reader(self) -> Iterator[Reader]:
+        """A look at the store that the environment names."""
+        with patch.dict(os.environ, self.environ):
+            try:
+                with Jobs(self.folder.parent).store(self.name).reader() as reader:
+                    yield reader
+            finally:
+                close_places()
+
     def done(self) -> set[int]:
         """The items that are finished on disk now: those a launch of this moment would take as such."""
+        if STORE_VARIABLE in self.environ:
+            with self._reader() as reader:
+                return {int(record.key) for _, record in reader.records() if record.kind == "done"}
         if not (self.folder / "state.json").exists():
             return set(range(self.total)) if self.is_finished else set()
         store = FolderStore(self.folder)
@@ -173,6 +194,9 @@ class Place:
 
     @property
     def is_finished(self) -> bool:
+        if STORE_VARIABLE in self.environ:
+            with self._reader() as reader:
+                return reader.checkpoint is None and reader.summary is not None
         return any((self.folder / "runs").glob("*.json")) and not (self.folder / "state.json").exists()
 
     def state(self) -> dict[str, Any]:

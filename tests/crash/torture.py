@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from areas.frameworks import test_kills as frameworks_killed
 from areas.frameworks import test_langgraph as graphs_killed
+from areas.stores import test_kills as stores_killed
 from crash import (
     repairing,
     test_blocks,
@@ -191,6 +192,7 @@ TESTS: dict[str, Callable[[int, float], Iterator[int]]] = {
     "command": _of_processes(test_kill_command.LONG["kill -9 of the real command"]),
     "frameworks": _of_processes(frameworks_killed.LONG["frameworks"]),
     "graphs": _of_processes(graphs_killed.LONG["graphs that ask"]),
+    "stores": _of_processes(stores_killed.LONG["kill -9 of the real command, in other stores"]),
     "full-disk": _of_processes(test_full_disk.LONG["full disk"]),
     "ext4": _of_processes(test_power_cut.LONG["power cut, ext4"]),
     "xfs": _of_processes(test_power_cut.LONG["power cut, XFS"]),

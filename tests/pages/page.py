@@ -6,8 +6,10 @@ lines of their own, so that readers do not see them. They concern the next block
 
     <!-- story -->                  a new story begins, in another folder
     <!-- story: with a model -->    the same, with a model that answers on loopback
+    <!-- story: with machines -->   the same, with two machines and a Postgres: run by the area `stores`
     <!-- run: COMMANDS -->          commands that readers need not see
     <!-- file: PATH -->             the block is this file
+    <!-- on: alder -->              the block is typed on this machine, in its copy of the folder of the files
     <!-- exits: 1, 4 -->            these exit codes are expected here, besides 0
     <!-- varies: 86, 1.7 -->        these numbers differ from one time to the next
     <!-- kill when: CONDITION -->   the command that was `Killed` is killed once this holds; `state` is its state.json
@@ -26,7 +28,8 @@ REPOSITORY = Path(__file__).parents[2]
 RUN = ("sh", "console")
 WRITTEN = ("repeats", "end of repeats")
 """What is between them is written by a command, and no test's concern."""
-MARKS = ("story", "run", "file", "exits", "varies", "kill when", "type", "Ctrl-C after", "not run")
+MARKS = ("story", "run", "file", "on", "exits", "varies", "kill when", "type", "Ctrl-C after", "not run")
+STORIES = (None, "with a model", "with machines")
 _PART = re.compile(
     r"^<!-- (?P<mark>[A-Za-z -]+?)(?:: (?P<value>.*?))? -->$|^```(?P<language>\w*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
@@ -88,7 +91,8 @@ class Story:
 
     page: str
     number: int
-    needs_model: bool
+    needs: str = ""
+    """What it is run with: `with a model`, `with machines`."""
     parts: list[Block | Hidden] = field(default_factory=list)
 
     @property
@@ -96,7 +100,16 @@ class Story:
         return [part for part in self.parts if isinstance(part, Block)]
 
     @property
+    def needs_model(self) -> bool:
+        return self.needs == "with a model"
+
+    @property
+    def needs_machines(self) -> bool:
+        return self.needs == "with machines"
+
+    @property
     def is_run(self) -> bool:
+        """Whether its commands are run, here or in an area."""
         return any(one.reason is None and (one.language in RUN or one.file) for one in self.blocks)
 
     def __str__(self) -> str:
@@ -106,7 +119,7 @@ class Story:
 def read_page(path: Path) -> list[Story]:
     name = path.relative_to(REPOSITORY).as_posix()
     text = path.read_text(encoding="utf-8")
-    stories = [Story(name, 1, needs_model=False)]
+    stories = [Story(name, 1)]
     marks: dict[str, str] = {}
     for part in _PART.finditer(text):
         line = text.count("\n", 0, part.start()) + 1
@@ -118,7 +131,8 @@ def read_page(path: Path) -> list[Story]:
             continue
         assert mark in MARKS, f"{name}:{line}: {mark} is no mark; see {Path(__file__).name}"
         if mark == "story":
-            stories.append(Story(name, len(stories) + 1, needs_model=part["value"] == "with a model"))
+            assert part["value"] in STORIES, f"{name}:{line}: a story {part['value']}"
+            stories.append(Story(name, len(stories) + 1, part["value"] or ""))
         elif mark == "run":
             stories[-1].parts.append(Hidden(part["value"]))
         else:

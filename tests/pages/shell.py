@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -32,9 +32,11 @@ def reader_environment(home: Path, **more: str) -> dict[str, str]:
 class Shell:
     """One bash for a whole story, so that `cd`, `export` and `$?` mean what they say."""
 
-    def __init__(self, cwd: Path, environ: dict[str, str]) -> None:
+    def __init__(self, cwd: Path, environ: dict[str, str], *, within: Sequence[str] = ()) -> None:
+        """`within` are words that stand before every program, such as those that give the machine another name."""
+        self._within = list(within)
         self._process = subprocess.Popen(
-            ["bash", "--noprofile", "--norc"],
+            [*within, "bash", "--noprofile", "--norc"],
             cwd=cwd,
             env=environ,
             stdin=subprocess.PIPE,
@@ -72,11 +74,19 @@ class Shell:
         """Start a command, and kill it once its checkpoint is so; what bash would show."""
         words, cwd, environ = self._words(command)
         started = subprocess.Popen(
-            words, cwd=cwd, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [*self._within, *words],
+            cwd=cwd,
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
 
         def is_there() -> bool:
             try:
+                if any(cwd.glob(".agentrun/*/store.json")):
+                    found = subprocess.run([words[0], "status", "--json"], cwd=cwd, env=environ, capture_output=True)
+                    return any(map(is_time, json.loads(found.stdout or "[]")))
                 return any(is_time(json.loads(path.read_bytes())) for path in cwd.glob("**/.agentrun/*/state.json"))
             except FileNotFoundError:  # a folder that is searched was removed meanwhile
                 return False

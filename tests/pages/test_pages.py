@@ -28,7 +28,7 @@ NOT_RUN = {
 """What cannot be run here. Adding to it is a decision: nobody notices when a block that is not run breaks."""
 
 
-@pytest.mark.parametrize("story", [one for one in stories() if one.is_run], ids=str)
+@pytest.mark.parametrize("story", [one for one in stories() if one.is_run and not one.needs_machines], ids=str)
 def test_a_page_shows_what_happens(story: Story, tmp_path: Path) -> None:
     home, folder = tmp_path / "home", tmp_path / "work"
     home.mkdir()

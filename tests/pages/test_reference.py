@@ -53,7 +53,7 @@ def test_every_flag_of_the_other_commands_is_in_its_row(name: str) -> None:
         rf"^\| `agentrun {name}\b.*\[?(?:JOB|FOLDER|SHELL).*$", (REFERENCE / "commands.md").read_text(), re.MULTILINE
     )
     # Those that every command has, and short forms of what is named.
-    known = {"--state-dir", "--index", "--help", "-h", "-y", "-w", "-n", "--lines", "--wait"}
+    known = {"--state-dir", "--store", "--index", "--help", "-h", "-y", "-w", "-n", "--lines", "--wait"}
     assert [flag for flag in sorted(flags_of(name) - known) if not re.search(rf"{flag}\b", row)] == []
 
 

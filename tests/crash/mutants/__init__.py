@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crash.mutants import channel, disk, files, frameworks, night, places, runs
+from crash.mutants import channel, disk, files, frameworks, night, places, runs, stores
 
 MUTANTS = [
     *disk.MUTANTS,
@@ -12,4 +12,5 @@ MUTANTS = [
     *runs.MUTANTS,
     *night.MUTANTS,
     *frameworks.MUTANTS,
+    *stores.MUTANTS,
 ]

@@ -16,8 +16,8 @@ TOTALS = {"async": 200, "thread": 200, "process": 120, "command": 60}
 
 
 class Command(Scenario):
-    def __init__(self, kind: str, concurrency: int) -> None:
-        self._kind, self._concurrency = kind, concurrency
+    def __init__(self, kind: str, concurrency: int, environ: dict[str, str]) -> None:
+        self._kind, self._concurrency, self._environ = kind, concurrency, environ
         self._closing = ExitStack()
         self._job: Place
         self._done_after: dict[int, set[int]] = {}
@@ -32,7 +32,14 @@ class Command(Scenario):
 
     def begin(self, chance: random.Random) -> None:
         self.close()
-        given = place(kind=self._kind, total=TOTALS[self._kind], concurrency=self._concurrency)
+        given = place(
+            kind=self._kind,
+            total=TOTALS[self._kind],
+            concurrency=self._concurrency,
+            # In a store that others share, each job has a name of its own.
+            name=f"job-{chance.getrandbits(64):x}",
+            environ=self._environ,
+        )
         self._job = self._closing.enter_context(given)
         self._done_after = {}
 
@@ -80,5 +87,6 @@ class Command(Scenario):
                     raise Fault(f"launch {launch} left {sorted(extra)} for another attempt")
 
 
-def make(*, kind: str = "async", concurrency: int = 1) -> Command:
-    return Command(kind, concurrency)
+def make(*, kind: str = "async", concurrency: int = 1, environ: dict[str, str] | None = None) -> Command:
+    """`environ` is added to the environment of each launch: with AGENTRUN_STORE, the state is there."""
+    return Command(kind, concurrency, environ or {})
