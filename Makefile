@@ -10,7 +10,7 @@ AREAS := $(notdir $(patsubst %/,%,$(wildcard tests/areas/*/)))
 # The tests start thousands of processes: without compiled modules each of them takes twice as long.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo system test quick areas check format torture gate flat bench repeats pictures newest try-newest wheel clean
+.PHONY: help demo system test quick areas check format torture gate flat bench repeats postgres postgres-stop pictures newest try-newest wheel clean
 .DEFAULT_GOAL := help
 
 help: ## what can be made
@@ -84,6 +84,12 @@ bench: $(STAMP) ## beside the disk's limit and the peers: make bench QUICK=1 ONL
 
 repeats: $(STAMP) ## finished calls repeated in 20 kills, of frameworks' agents: make repeats ONLY=langgraph WRITE=docs/page.md
 	@PYTHONPATH=tests $(BIN)/python -m benchmarks.frameworks $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) $(if $(WRITE),--write $(WRITE))
+
+postgres: ## a Postgres on loopback for samples/postgres, from the system's packages; make postgres-stop ends it
+	@samples/postgres/server.sh start
+
+postgres-stop: ## stop it, and remove its data
+	@samples/postgres/server.sh stop
 
 pictures: $(STAMP) ## docs/pictures: the real command in a real terminal (tmux) and browser (chromium)
 	PYTHONPATH=tests $(BIN)/python -m pages.pictures
