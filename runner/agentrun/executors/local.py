@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
+from typing import Any
 
-from agentrun.agents.attempt import Attempt, Channel
+from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.agents.failure import THREAD_TIMEOUT, Failure
 from agentrun.agents.messages import Message, Reply
 from agentrun.executors.prints import LogSink
 
@@ -16,6 +19,21 @@ def is_on_loop() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+async def wait_for_earlier(attempt: Attempt, earlier: Collection[asyncio.Future[Any]]) -> Outcome | None:
+    """Wait for earlier attempts of the same item that were cancelled and did not end, so that there are never two.
+
+    A launch that continues after its lease ran out begins such an item again. The outcome if the wait takes longer than
+    an attempt may; otherwise None.
+    """
+    if not earlier:
+        return None
+    _, left = await asyncio.wait(earlier, timeout=attempt.timeout_seconds)
+    if not left:
+        return None
+    message = f"an earlier attempt did not end when it was cancelled, nor in {attempt.timeout_seconds:g} s after that"
+    return Outcome("failed", failure=Failure("timeout", message, code=THREAD_TIMEOUT))
 
 
 class LocalEnd(LogSink):

@@ -16,7 +16,7 @@ from agentrun.agents.failure import THREAD_TIMEOUT, Failure
 from agentrun.agents.messages import Message, Reply
 from agentrun.errors import AgentError
 from agentrun.executors.calling import CLOSE_SECONDS, close_agent, perform_async, warn_of_close
-from agentrun.executors.local import LocalEnd, is_on_loop
+from agentrun.executors.local import LocalEnd, is_on_loop, wait_for_earlier
 from agentrun.executors.offloading import Calls, all_ended, leave_threads, note_threads
 from agentrun.executors.prints import capture_to
 from agentrun.system.deadlines import Deadline
@@ -68,6 +68,11 @@ class LoopExecutor:
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
         while self._strays and self._live + len(self._strays) >= self._job.concurrency:
             await asyncio.wait(self._strays, return_when=asyncio.FIRST_COMPLETED)
+        if self._strays:
+            key = attempt.item.key
+            earlier = [ending for ending, end in self._strays.items() if end.attempt.item.key == key]
+            if (outcome := await wait_for_earlier(attempt, earlier)) is not None:
+                return outcome
         try:
             end = LoopEnd(attempt, channel, self._loop)
         except OSError as error:

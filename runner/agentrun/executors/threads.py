@@ -20,7 +20,7 @@ from agentrun.agents.exceptions import outcome_from, outcome_without_start
 from agentrun.agents.failure import THREAD_TIMEOUT, Failure
 from agentrun.agents.messages import Message, Refused, Reply
 from agentrun.executors.calling import CLOSE_SECONDS, close_agent, perform, warn_of_close
-from agentrun.executors.local import LocalEnd
+from agentrun.executors.local import LocalEnd, wait_for_earlier
 from agentrun.executors.prints import capturing_to
 from agentrun.item import Item
 from agentrun.system.deadlines import Deadline
@@ -36,13 +36,17 @@ class ThreadExecutor:
         self._agent = agent
         self._slots = asyncio.Semaphore(job.concurrency)
         self._idle: list[_AgentThread] = []
+        self._strays: dict[str, asyncio.Future[None]] = {}
+        """By item: the end of an attempt whose thread has not returned, though nobody waits for its outcome any more."""
 
     async def start(self) -> None:
         """Nothing: threads are started when they are needed."""
 
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
+        key, loop = attempt.item.key, asyncio.get_running_loop()
+        if key in self._strays and (late := await wait_for_earlier(attempt, [self._strays[key]])) is not None:
+            return late
         await self._slots.acquire()
-        loop = asyncio.get_running_loop()
         try:
             end = ThreadEnd(attempt, channel, loop)
             thread = self._idle.pop() if self._idle else _AgentThread(self._agent)
@@ -56,6 +60,8 @@ class ThreadExecutor:
         def finish(outcome: Outcome) -> None:
             self._idle.append(thread)
             self._slots.release()
+            if key in self._strays:
+                self._strays.pop(key).set_result(None)
             if not finished.done():
                 finished.set_result(outcome)
 
@@ -70,6 +76,8 @@ class ThreadExecutor:
                 return finished.result()
         finally:
             deadline.close()
+            if not finished.done():
+                self._strays[key] = loop.create_future()
             # After a timeout, or when cancelled: nothing that the thread still sends gets through.
             finished.cancel()
             context.close()

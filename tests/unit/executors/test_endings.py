@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agentrun.agents.agent import agent_from_function
+from agentrun.agents.failure import THREAD_TIMEOUT
 from agentrun.executors.choice import open_executor
 from agentrun.item import Item
 from agentrun.system.guardian import Guardian, read_process
@@ -117,6 +118,54 @@ def test_an_agent_that_cancels_its_own_task_has_failed(bench: Bench) -> None:
             outcome = await executor.run(bench.attempt("cancel"), bench.channel)
             assert outcome.kind == "failed" and "CancelledError" in bench.cause(outcome)
             assert bench.output(await executor.run(bench.attempt(), bench.channel)) == "ok"
+
+    bench.run(scenario())
+
+
+STUBBORN = """
+    import asyncio, time
+    from pathlib import Path
+    def note(word):
+        with open("attempts", "a") as file:
+            print(word, file=file)
+    def wait():
+        while not Path("enough").exists():
+            time.sleep(0.01)
+        note("end")
+    def agent(item):
+        note("begin")
+        WAIT
+        return "ok"
+"""
+WAITS = {"thread": "wait()", "loop": "await asyncio.to_thread(wait)"}
+"""An attempt that cannot be ended: a thread of ours, or one of the agent's own."""
+
+
+@pytest.mark.parametrize("isolation", WAITS)
+def test_an_item_whose_cancelled_attempt_did_not_end_is_begun_again_only_after_it(bench: Bench, isolation: str) -> None:
+    """A launch that continues after its lease ran out does that."""
+
+    def noted() -> list[str]:
+        path = bench.folder / "attempts"
+        return path.read_text().split() if path.exists() else []
+
+    async def scenario() -> None:
+        async with bench.executor(STUBBORN.replace("WAIT", WAITS[isolation]), isolation, concurrency=2) as executor:
+            first = asyncio.create_task(executor.run(bench.attempt(), bench.channel))
+            await bench.eventually(lambda: noted() == ["begin"], "the attempt begins")
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            try:
+                late = await executor.run(bench.attempt(timeout_seconds=0.05), bench.channel)
+                assert late.failure is not None and late.failure.code == THREAD_TIMEOUT
+                again = asyncio.create_task(executor.run(bench.attempt(), bench.channel))
+                await asyncio.sleep(0.1)
+                assert noted() == ["begin"]
+            finally:
+                (bench.folder / "enough").touch()
+            assert bench.output(await again) == "ok"
+            assert noted() == ["begin", "end"] * 2
 
     bench.run(scenario())
 
