@@ -74,12 +74,20 @@ class StoreAddress:
         return f"{self.kind}://{parts.hostname or ''}:{parts.port or _PORTS[self.kind]}{path}?{parts.query}"
 
     def with_secret_of(self, other: StoreAddress | None) -> StoreAddress:
-        """The address with the password of another one for the same place, and the same user if it names one."""
+        """The address with the password of another one for the same place, and the same user if it names one.
+
+        Where one of them asks for more safety, as `rediss` and `sslmode` do, so does the result.
+        """
         if other is None or self.has_secret or other.place != self.place:
             return self
-        if urlsplit(self.text).username not in (None, urlsplit(other.text).username):
+        ours, theirs = urlsplit(self.url), urlsplit(other.url)
+        if ours.username not in (None, theirs.username):
             return self
-        return replace(self, url=other.url, has_secret=other.has_secret)
+        settings = {**other.settings, **self.settings}
+        scheme = "rediss" if "rediss" in (ours.scheme, theirs.scheme) else ours.scheme
+        user, at, _ = theirs.netloc.rpartition("@")
+        url = f"{scheme}://{user}{at}{ours.netloc.rpartition('@')[2]}{ours.path}{_query(settings)}"
+        return replace(self, url=url, has_secret=other.has_secret, settings=settings)
 
     def seen_from(self, folder: Path) -> str:
         """As written beside `folder`: a file inside it is named relative to it, so that both can be moved."""
@@ -137,6 +145,8 @@ def _server_address(parts: SplitResult, kind: str, where: str) -> StoreAddress:
     is_complete = parts.hostname if kind == "redis" else parts.path.strip("/")
     if not is_complete:
         raise UsageError(f"{where}: names no {'host' if kind == 'redis' else 'database'}; write {_form(kind)}")
+    if "@" in unquote(parts.path):
+        raise UsageError(f"{where}: has an @ behind a / in the {kind} address; in a password, write %2F for each /")
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
     place = f"{host}{f':{parts.port}' if parts.port else ''}{parts.path.rstrip('/')}"
     user = quote(unquote(parts.username or ""), safe="")
@@ -172,9 +182,11 @@ def read_store(text: str, *, base: Path, label: str) -> StoreAddress:
         raise JobError(f"{label}: {error.message}", where=label, key="store") from None
 
 
-def hide_secrets(environ: MutableMapping[str, str]) -> dict[str, str]:
-    """Take out of the environment what agents and their programs must not see; return it."""
+def hide_secrets(environ: MutableMapping[str, str], store: StoreAddress | None = None) -> dict[str, str]:
+    """Take out of the environment what agents and their programs must not see; return it. `store` is the job's."""
     names = [name for name in environ if name == STORE_VARIABLE or name.startswith(KEY_VARIABLE)]
+    if store is not None and store.kind == "postgres" and "PGPASSWORD" in environ:
+        names.append("PGPASSWORD")
     return {name: environ.pop(name) for name in names}
 
 
@@ -192,6 +204,8 @@ def _read_settings(query: str, kind: str, where: str) -> dict[str, str]:
             raise UsageError(f"{where}: has {name} behind the ?; put the password before the host, in {STORE_VARIABLE}")
         if name not in allowed:
             raise UsageError(f"{where}: has an unknown setting behind the ?; {kind} knows {', '.join(allowed)}")
+        if "@" in found[name]:
+            raise UsageError(f"{where}: has an @ in {name}, behind the ?; write no user or password there")
     return found
 
 

@@ -116,6 +116,44 @@ def test_a_place_is_the_same_however_its_address_is_written(one: str, other: str
     assert read(one).shown == one
 
 
+@pytest.mark.parametrize(
+    ("ours", "given", "url"),
+    [
+        ("rediss://cache/0", "redis://:{}@cache/0", "rediss://:{}@cache/0"),
+        ("redis://cache/0", "rediss://:{}@cache/0", "rediss://:{}@cache/0"),
+        ("postgres://db/a?sslmode=verify-full", "postgres://ada:{}@db/a", "postgres://ada:{}@db/a?sslmode=verify-full"),
+        ("postgres://db/a", "postgres://ada:{}@db/a?sslmode=verify-full", "postgres://ada:{}@db/a?sslmode=verify-full"),
+        (
+            "postgres://db/a?sslmode=require",
+            "postgres://b:{}@db/a?sslmode=disable",
+            "postgres://b:{}@db/a?sslmode=require",
+        ),
+    ],
+)
+def test_a_password_of_the_environment_brings_no_less_safety_than_the_address_asks_for(
+    ours: str, given: str, url: str
+) -> None:
+    secret = "s3cret"
+    other = address_in_environment({"AGENTRUN_STORE": given.format(secret)}, BASE)
+    assert read(ours).with_secret_of(other).url == url.format(secret)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgres://ada:123/{}@127.0.0.1/agents",
+        "redis://ada:1/{}@127.0.0.1",
+        "redis://ada:1/{}%40127.0.0.1",
+        "s3://bucket/p?endpoint=https://ada:{}@minio.example",
+        "postgres://db/agents?host=ada:{}@db",
+    ],
+)
+def test_a_password_in_a_place_where_none_belongs_is_not_shown(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        address_in_environment({"AGENTRUN_STORE": text.format(SECRET)}, BASE)
+    assert SECRET not in caught.value.message and caught.value.message.startswith("AGENTRUN_STORE: has an @")
+
+
 def test_the_password_of_another_user_is_not_taken() -> None:
     given = address_in_environment({"AGENTRUN_STORE": f"postgres://ada:{SECRET}@db/agents"}, BASE)
     assert read("postgresql://db:5432/agents").with_secret_of(given).has_secret
@@ -139,3 +177,13 @@ def test_agents_see_neither_the_store_nor_the_keys() -> None:
     hidden = hide_secrets(environ)
     assert environ == {"HOME": "/root", "KEY": "own"}
     assert hidden == {"AGENTRUN_STORE": "x", "AGENTRUN_KEY": "k", "AGENTRUN_KEY_FILE": "f"}
+
+
+def test_agents_do_not_see_the_password_of_the_database_that_is_the_store() -> None:
+    before = {"PGPASSWORD": SECRET, "PGUSER": "ada", "HOME": "/root"}
+    for address in (None, read("sqlite:///jobs.db"), read("redis://cache/0")):
+        environ = dict(before)
+        assert hide_secrets(environ, address) == {} and environ == before
+    environ = dict(before)
+    assert hide_secrets(environ, read("postgresql://db/agents")) == {"PGPASSWORD": SECRET}
+    assert environ == {"PGUSER": "ada", "HOME": "/root"}
