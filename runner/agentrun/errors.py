@@ -11,6 +11,7 @@
     ├── CheckpointError    65   damaged, edited, or from a newer version
     ├── DiskError          74   the disk failed or is full
     │   └── StoreError          a store elsewhere does not answer
+    │       └── BrokenStoreError    it failed for good: its disk, or its file is gone
     ├── LaterError         75   try again later
     │   ├── BusyError           another runner has the job
     │   ├── LostError           another runner took the job from this one
@@ -112,6 +113,10 @@ class DiskError(AgentrunError):
 
 class StoreError(DiskError):
     """A store that is not on this machine's disk does not answer; what it was told last may be there or not."""
+
+
+class BrokenStoreError(StoreError):
+    """A write failed for good, as by an fsync: neither asking the store nor trying again tells what is durable."""
 
 
 class LaterError(AgentrunError):

@@ -344,5 +344,5 @@ def test_what_fresh_has_put_aside_is_mentioned(ran: Path, open_folder: Open) -> 
 
 
 def test_a_store_that_cannot_be_repaired_says_so() -> None:
-    with pytest.raises(UsageError, match="cannot be repaired"):
+    with pytest.raises(UsageError, match="repair works on the folder store only"):
         MemoryStore().salvage()

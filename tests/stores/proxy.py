@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -17,6 +17,8 @@ class Proxy:
         self.port = int(self._listening.getsockname()[1])
         self.connections = 0
         """How many there have been."""
+        self.on_answer: Callable[[bytes], bytes] = bytes
+        """Is given each part of an answer, and returns what to forward."""
         self._swallows = threading.Event()
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
@@ -58,7 +60,7 @@ class Proxy:
             while data := source.recv(1 << 16):
                 is_mute = is_mute or (has_answers and self._swallows.is_set())
                 if not is_mute:
-                    target.sendall(data)
+                    target.sendall(self.on_answer(data) if has_answers else data)
         except OSError:
             pass  # one side is gone
         _shut(source)

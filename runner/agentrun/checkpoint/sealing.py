@@ -15,6 +15,7 @@ import hmac
 import os
 import re
 from collections.abc import Mapping, Sequence
+from shlex import quote
 
 from agentrun.errors import CheckpointError, UsageError
 from agentrun.job.keys import KEY_VARIABLES, read_keys
@@ -26,7 +27,7 @@ _NONCE_BYTES = 12
 _VERSION = 1
 _SEALED = re.compile(rb"sealed(\d{1,4}):([0-9a-f]{8}):")
 _PREFIX = "sealed%d:%s:"
-_GIVE = f"give the right one with {KEY_VARIABLES[0]}, {KEY_VARIABLES[1]} or {KEY_VARIABLES[2]}"
+_VARIABLES = f"{KEY_VARIABLES[0]}, {KEY_VARIABLES[1]} or {KEY_VARIABLES[2]}"
 
 
 class MissingKeyError(UsageError):
@@ -35,6 +36,10 @@ class MissingKeyError(UsageError):
     def __init__(self, message: str, *, key: str = "") -> None:
         super().__init__(message)
         self.key = key
+
+
+class NotSealedError(CheckpointError):
+    """Something is not sealed, although a key is given."""
 
 
 class Keyring:
@@ -68,8 +73,9 @@ class Keyring:
         """MissingKeyError without the key; CheckpointError if anything is not as it was sealed."""
         cipher = self._ciphers.get(key)
         if cipher is None:
-            given = f"given {'are' if len(self.ids) > 1 else 'is'} {', '.join(self.ids)}"
-            raise MissingKeyError(f"{where}: is sealed with key {key}, and {given}; {_GIVE}", key=key)
+            given = "the keys given are" if len(self.ids) > 1 else "the key given is"
+            what = f"is sealed with key {key}, but {given} {', '.join(self.ids)}"
+            raise MissingKeyError(f"{where}: {what}; set the right one in {_VARIABLES}", key=key)
         if len(sealed) < OVERHEAD_BYTES:
             raise changed(where, what_to_do)
         try:
@@ -120,14 +126,27 @@ def changed(where: str, what_to_do: str = RESTORE) -> CheckpointError:
     return CheckpointError(f"{where}: is not as it was sealed (changed, moved, swapped or cut short); {what_to_do}")
 
 
-def not_sealed(where: str) -> CheckpointError:
+def not_sealed(where: str, *, job: str = "JOB", part: str = "") -> NotSealedError:
+    """`part` is what is not sealed, if other parts of the job are."""
     # Never read all the same: whoever can write to the store could put anything in the place of what was sealed.
-    return CheckpointError(
-        f"{where}: is not sealed, although a key is given; if it never was, or sealing was interrupted, seal it with: "
-        f"agentrun rekey JOB --seal; else somebody has replaced it: {RESTORE}"
+    seal = f"agentrun rekey {quote(job)} --seal"
+    if part:
+        return NotSealedError(
+            f"{where}: {part} is not sealed, but the rest of the job is: sealing was interrupted, or somebody has "
+            f"replaced it; to finish sealing: {seal}; otherwise restore the store from a backup"
+        )
+    return NotSealedError(
+        f"{where}: is not sealed, but a key is set; to seal it: {seal}; if it was sealed before, somebody has replaced "
+        f"it: restore the store from a backup"
     )
 
 
 def needs_key(where: str, key: str) -> MissingKeyError:
     """For those who have no key at all."""
-    return MissingKeyError(f"{where}: is sealed with key {key}, and no key is given; {_GIVE}", key=key)
+    return MissingKeyError(f"{where}: is sealed with key {key}, but no key is set; set it in {_VARIABLES}", key=key)
+
+
+def without_key(error: MissingKeyError, job: str) -> MissingKeyError:
+    """The same, with the way out for those who have lost the key."""
+    lost = f"if the key is lost, the job can only be removed: agentrun clear {quote(job)}"
+    return MissingKeyError(f"{error.message}; {lost}", key=error.key)

@@ -1,7 +1,7 @@
 """The keys that seal what is kept in a store or an export file: 32 random bytes each, named by the environment.
 
-No message shows a key, or what a command printed. A key that is set but empty is refused: a secret that could not be
-read must not mean that everything is stored in clear.
+No message shows a key, or what a command printed. An empty variable does not count beside one with a key in it. Alone
+it is refused: a secret that could not be read must not mean that everything is stored in clear.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ def new_key() -> str:
 
 def read_keys(environ: Mapping[str, str], *, command_seconds: float = COMMAND_SECONDS) -> list[bytes] | None:
     """The keys that the environment names, the one that seals first; None if it names none."""
-    given = [name for name in KEY_VARIABLES if name in environ]
-    if not given:
-        return None
+    given = [name for name in KEY_VARIABLES if environ.get(name, "").strip()]
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} are set; keep one of them, with all keys in it")
+    if not given:
+        if empty := [name for name in KEY_VARIABLES if name in environ]:
+            raise UsageError(f"{empty[0]}: is set, but empty; unset it to store in clear, or {HOW_TO_MAKE_ONE}")
+        return None
     (name,) = given
     value = environ[name]
-    if not value.strip():
-        raise UsageError(f"{name}: is set, but empty; unset it to store in clear, or {HOW_TO_MAKE_ONE}")
     if name == KEY_FILE_VARIABLE:
         return _parse(f"{name}: {value}", _read_file(Path(value)))
     return _parse(name, [value] if name == KEY_VARIABLE else [_run(value, environ, command_seconds)])

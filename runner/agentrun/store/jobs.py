@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from agentrun.errors import AgentrunError, UsageError
+from agentrun.errors import AgentrunError, StoreError, UsageError
 from agentrun.job.address import StoreAddress, address_in_environment, read_address
 from agentrun.store.folder.catalogue import FolderCatalogue
 from agentrun.store.keyed.catalogue import KeyedCatalogue
@@ -49,9 +49,22 @@ class Jobs(Catalogue):
         elsewhere = self._at(self._default).names() if self._default is not None and self._asked is None else []
         return sorted({*self._here.names(), *elsewhere})
 
+    def names_found(self) -> tuple[list[str], str]:
+        """The same; if the store of the environment does not answer, those that are here, and why there are no more."""
+        try:
+            return self.names(), ""
+        except StoreError as error:
+            if self._asked is not None or not (here := self._here.names()):
+                raise
+            return here, error.message
+
     def names_here(self) -> list[str]:
         """Those that are known in the state folder, whatever store is asked for."""
         return self._here.names()
+
+    def has(self, name: str) -> bool:
+        # A store that does not answer hides no job that is here.
+        return (self._asked is None and name in self._here.names()) or name in self.names()
 
     def store(self, name: str) -> Store:
         address = self.address(name)

@@ -23,6 +23,7 @@ from agentrun.errors import AgentrunError, CheckpointError, TrustError, UsageErr
 from agentrun.job.fields import KEPT_LABEL, Layer
 from agentrun.job.kept import JOB_JSON
 from agentrun.store.contents import Contents as Contents
+from agentrun.store.glance import Glance
 from agentrun.store.holder import Holder as Holder
 from agentrun.store.salvage import Salvage
 
@@ -193,6 +194,21 @@ class Store(ABC):
     where: str = ""
     """The place that the state is in, for people, if that is not the folder. Runners elsewhere may share it."""
 
+    @property
+    def is_sealed(self) -> bool:
+        """Whether all that is read from this store is sealed."""
+        return False
+
+    def glance(self) -> Glance | None:
+        """What can be seen of the job without its key; None for a store that seals nothing. CheckpointError if even
+        that cannot be read."""
+        return None
+
+    @property
+    def trouble(self) -> str:
+        """Why a store that is waited for does not answer; empty if it does. May be asked from any thread."""
+        return ""
+
     @abstractmethod
     def lock(self, *, wait_seconds: float = 5.0) -> Lease:
         """Become the only runner, or raise BusyError that says who is."""
@@ -332,7 +348,10 @@ class Store(ABC):
 
     def salvage(self) -> Salvage:
         """The repair of a state that cannot be loaded."""
-        raise UsageError("this job is in a store that cannot be repaired; restore it from a backup, or use --fresh")
+        raise UsageError(
+            f"repair works on the folder store only; restore {self.where or 'the job'} from a backup, or start over "
+            f"with --fresh"
+        )
 
     def note(self, event: HistoryEvent) -> None:
         """Add an event to the job's history; not part of recovery, and never an error."""
@@ -370,6 +389,10 @@ class Catalogue(ABC):
     def store(self, name: str) -> Store:
         """The store of a job, known or not yet."""
 
+    def has(self, name: str) -> bool:
+        """Whether a job of exactly this name is known here."""
+        return name in self.names()
+
     def job_json(self, name: str) -> bytes | None:
         """What was asked when the job was started last; None if that is not known."""
         pieces = self.store(name).fetch(JOB_JSON)
@@ -401,10 +424,19 @@ class Catalogue(ABC):
                 with self.store(name).reader(accept_edits=True) as reader:
                     runs = {reader.run_id, *(one.run_id for one in reader.summaries)}
             except AgentrunError:
-                runs = {one.run_id for one in self.store(name).summaries()}
+                runs = self._run_ids(name)
             if run_id in runs:
                 return name
         return None
+
+    def _run_ids(self, name: str) -> set[str]:
+        """Of a job whose checkpoint cannot be read; none if nothing else can."""
+        try:
+            seen = self.store(name).glance()
+            ended = seen.ended if seen is not None else self.store(name).summaries()
+            return {one.run_id for one in (*ended, seen.unfinished if seen is not None else None) if one is not None}
+        except AgentrunError:
+            return set()
 
 
 def message_names(count: int) -> list[str]:

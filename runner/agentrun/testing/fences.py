@@ -18,9 +18,10 @@ import pytest
 
 from agentrun.errors import BusyError, LostError
 from agentrun.store.holder import Holder
-from agentrun.store.keyed.home import Home
+from agentrun.store.keyed.home import Head, Home
 from agentrun.store.keyed.lease import KeyedLease
 from agentrun.store.keyed.store import KeyedStore, Timing
+from agentrun.store.keyed.wrapped import WrappedHome
 from agentrun.testing.examples import LATER_RUN, RUN, checkpoint, end_run, keys, record, reopen, skip, summary
 from agentrun.testing.homes import LONG, SHORT, OnOneHome, all_of, lease_of, wait_until
 
@@ -37,6 +38,7 @@ LATE: dict[str, Callable[[KeyedStore], object]] = {
     "set aside": lambda store: store.set_aside(),
     "clear": lambda store: store.clear(),
     "load": lambda store: store.load(),
+    "drop": lambda store: store.drop([one.name for one in store.inbox()]),
 }
 """What a runner may be about to do when it is stopped for longer than its lease lasts."""
 
@@ -56,10 +58,12 @@ class Runners:
         self._folder = folder
         self._leases: list[KeyedLease] = []
 
-    def store(self, name: str, *, lease_seconds: float = LONG) -> KeyedStore:
+    def store(
+        self, name: str, *, lease_seconds: float = LONG, wrap: Callable[[Home], Home] = lambda home: home
+    ) -> KeyedStore:
         timing = Timing(lease_seconds=lease_seconds, patience_seconds=0, beats=False)
         (self._folder / name).mkdir(exist_ok=True)
-        return KeyedStore(self._open(), "triage", self._folder / name / ".agentrun" / "triage", timing=timing)
+        return KeyedStore(wrap(self._open()), "triage", self._folder / name / ".agentrun" / "triage", timing=timing)
 
     def start(
         self, name: str, *, lease_seconds: float = LONG, wait_seconds: float = 60.0
@@ -109,6 +113,7 @@ class FenceContract(OnOneHome):
         late.keep("items-1.spool", [b"kept"])
         for seq, name in enumerate("ab", 1):
             late.commit(checkpoint(seq), [record(name)])
+        runners.store("person").post([skip("b")])
         return late, lost, *runners.start("next")
 
     @pytest.mark.parametrize("what", LATE)
@@ -184,7 +189,6 @@ class FenceContract(OnOneHome):
 
     def test_a_message_that_who_lost_the_job_claimed_is_processed_by_the_next(self, runners: Runners) -> None:
         late, _, store, _ = self.overtake(runners)
-        runners.store("person").post([skip("a")])
         (name,) = (one.name for one in late.inbox())
         assert late.claim([name]) == {name}
         with pytest.raises(LostError):
@@ -220,6 +224,24 @@ class FenceContract(OnOneHome):
             holder = runners.store("second").holder()
             assert holder is not None and holder.describe() in caught.value.message
             assert lease_of(home)[0] == lease.epoch and not lease.is_lost
+
+    def test_a_lease_that_is_renewed_right_after_the_look_is_not_taken(self, runners: Runners, home: Home) -> None:
+        store, lease = runners.start("first", lease_seconds=SHORT)
+        store.commit(checkpoint(1), [record("a")])
+        wait_until(lambda: not lease_of(home, exact=True)[2], "the lease runs out")
+
+        class Renewed(WrappedHome):
+            def head(self, *, exact: bool = False) -> Head:
+                found = super().head(exact=exact)
+                if exact:
+                    home.beat(lease.epoch, LONG)
+                return found
+
+        second = runners.store("second", wrap=Renewed)
+        with pytest.raises(BusyError):
+            second.lock(wait_seconds=0)
+        assert home.head().epoch == lease.epoch
+        store.commit(checkpoint(2), [record("b")])
 
     def test_who_waits_gets_the_job_when_it_is_given_back(self, runners: Runners) -> None:
         _, first = runners.start("first")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from agentrun.errors import AgentrunError, CheckpointError, StoreError, UsageErr
 from agentrun.store.homes.postgres.place import PostgresPlace
 from agentrun.store.keyed.home import PIECE_BYTES, Commit, EndedRun, Head, Home
 from stores.postgres_server import Database, PostgresServer
+from stores.side_pieces import SidePieceContract
 from waiting import eventually
 
 TTL = 60.0
@@ -109,6 +111,17 @@ def test_an_error_of_the_one_who_puts_leaves_the_file_as_it_was(home: Home) -> N
         home.put("name", pieces())
     found = home.get("name")
     assert found is not None and b"".join(found) == b"old"
+
+
+class TestSidePieces(SidePieceContract):
+    _database: Database
+
+    @pytest.fixture(autouse=True)
+    def on_a_database(self, postgres: Database) -> None:
+        self._database = postgres
+
+    def make_place(self, tmp_path: Path) -> PostgresPlace:
+        return self._database.place()
 
 
 def test_names_are_sorted_and_found_by_their_bytes_whatever_the_language_of_the_database(
@@ -241,6 +254,75 @@ def test_a_name_that_a_database_cannot_keep_is_refused(place: PostgresPlace) -> 
         with pytest.raises(UsageError, match="cannot keep a name"):
             place.home(name).put("name", [b"text"])
     assert place.names() == []
+
+
+# ---- the environment
+
+
+OTHERS = {
+    "PGHOST": "nowhere.invalid",
+    "PGHOSTADDR": "127.0.0.9",
+    "PGPORT": "9",
+    "PGUSER": "nobody",
+    "PGPASSWORD": "wrong",
+    "PGPASSFILE": "/dev/null",
+    "PGSSLMODE": "verify-full",
+    "PGSSLROOTCERT": "/dev/null",
+    "PGSSLCERT": "/dev/null",
+    "PGOPTIONS": "-c nonsense=1",
+    "PGCHANNELBINDING": "require",
+    "PGAPPNAME": "another",
+}
+
+
+@pytest.mark.parametrize("variable", ["PGPASSWORD", "PGPASSFILE"])
+def test_variables_and_a_folder_that_change_later_do_not_change_how_a_place_is_connected_to(
+    postgres: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    (tmp_path / "passwords").write_text(f"*:*:*:*:{postgres.server.password}\n")
+    (tmp_path / "passwords").chmod(0o600)
+    own = {
+        "PGHOST": "127.0.0.1",
+        "PGPORT": str(postgres.server.port),
+        "PGUSER": "owner",
+        "PGOPTIONS": "-c work_mem=1MB",
+        "PGCLIENTENCODING": "LATIN1",
+        "PGAPPNAME": "psql",
+        variable: {"PGPASSWORD": postgres.server.password, "PGPASSFILE": "passwords"}[variable],
+    }
+    with monkeypatch.context() as launch:
+        launch.chdir(tmp_path)
+        for name, value in own.items():
+            launch.setenv(name, value)
+        place = PostgresPlace(f"postgres:///{postgres.name}", shown=postgres.shown)
+    place.home("triage").put("name", [b"text"])
+    with monkeypatch.context() as agent:
+        for name, value in OTHERS.items():
+            agent.setenv(name, value)
+        # The next call connects again.
+        place.close()
+        assert place.query("select current_user, current_setting('work_mem')", []) == [("owner", "1MB")]
+    place.close()
+
+
+def test_a_place_that_was_refused_reads_the_variables_again(
+    postgres: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = postgres.server
+    monkeypatch.setenv("PGPASSWORD", "wrong")
+    place = PostgresPlace(f"postgres://owner@127.0.0.1:{server.port}/{postgres.name}", shown=postgres.shown)
+    with pytest.raises(UsageError, match="refuses the user or the password"):
+        place.names()
+    monkeypatch.setenv("PGPASSWORD", server.password)
+    assert place.names() == []
+    place.close()
+
+
+def test_a_variable_that_is_not_utf_8_is_refused_without_showing_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGPASSWORD", "s3cret\udcff")
+    error = fails(PostgresPlace("postgres://owner@127.0.0.1/x", shown="postgres://shown").names)
+    assert type(error) is UsageError and "not UTF-8" in error.message
+    assert "s3cret" not in everything_in(error)
 
 
 # ---- addresses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,9 +13,11 @@ import pytest
 
 from agentrun.errors import LostError, StoreError
 from agentrun.store.homes.postgres.place import PostgresPlace
+from agentrun.store.homes.postgres.server import SLOWEST_BYTES_PER_SECOND
 from agentrun.store.keyed.home import Commit, Head
 from agentrun.store.keyed.store import KeyedStore, Timing
 from agentrun.testing.examples import checkpoint, keys, record
+from cli.conftest import COMMAND, environment
 from stores.postgres_server import Database
 from stores.proxy import Proxy, serve_proxy
 from waiting import PATIENCE_SECONDS, eventually
@@ -153,6 +156,49 @@ def test_a_run_survives_a_server_that_stands_still(
     assert at_work.finish() == stored(postgres)
 
 
+AGENT = """\
+import os, pathlib, time
+
+def answer(item):
+    here = pathlib.Path(__file__).parent
+    (here / "begun").touch()
+    while not (here / "go").exists():
+        time.sleep(0.01)
+    return os.environ.get("PGPASSWORD", "none")
+"""
+
+
+@pytest.mark.parametrize("variable", ["PGPASSWORD", "PGPASSFILE"])
+@pytest.mark.parametrize("own", ["of-the-agent", "none"])
+def test_the_password_of_the_store_and_that_of_the_agent_are_kept_apart(
+    postgres: Database, tmp_path: Path, variable: str, own: str
+) -> None:
+    address = postgres.server.url(postgres.name).replace(f":{postgres.server.password}", "")
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "items.txt").write_text("item\n")
+    (tmp_path / ".env").write_text(f"PGPASSWORD={own}\n" if own != "none" else "")
+    (tmp_path / "passwords").write_text(f"*:*:*:*:{postgres.server.password}\n")
+    (tmp_path / "passwords").chmod(0o600)
+    (tmp_path / "job.toml").write_text(
+        f'name = "letters"\nagent = "agent.py:answer"\nstore = "{address}"\noutput = "out.jsonl"\nenv_file = ".env"\n'
+        '[items]\nlines = "items.txt"\n'
+    )
+    process = subprocess.Popen(
+        [COMMAND, "start", "job.toml"],
+        cwd=tmp_path,
+        env=environment(**{variable: {"PGPASSWORD": postgres.server.password, "PGPASSFILE": "passwords"}[variable]}),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    eventually((tmp_path / "begun").exists, "the agent is at work", alive=process)
+    postgres.run("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'agentrun'")
+    (tmp_path / "go").touch()
+    _, told = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 0, told
+    assert f'"{own}"' in (tmp_path / "out.jsonl").read_text()
+
+
 # ---- answers that are swallowed
 
 
@@ -195,6 +241,95 @@ def test_an_answer_that_does_not_come_is_an_error_and_the_next_call_connects_aga
     assert home.head().epoch == epoch
 
 
+class Clock:
+    """Time passes by `step` at each look, and where a test says so."""
+
+    def __init__(self) -> None:
+        self.seconds = self.step = 0.0
+        self.looks = 0
+
+    def __call__(self) -> float:
+        self.looks += 1
+        self.seconds += self.step
+        return self.seconds
+
+    def let_pass(self, seconds: float) -> None:
+        """Until those who wait have noticed."""
+        self.seconds += seconds
+        noticed = self.looks + 2
+        eventually(lambda: self.looks >= noticed, "somebody has looked at the clock")
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def far_place(postgres: Database, proxy: Proxy, clock: Clock) -> Iterator[PostgresPlace]:
+    """A place behind the proxy, on a server that may be silent for a second of the clock."""
+    url = postgres.server.url(postgres.name, port=proxy.port)
+    place = PostgresPlace(url, shown=postgres.shown, answer_seconds=1, clock=clock)
+    yield place
+    place.close()
+
+
+def test_an_answer_may_take_any_time_while_parts_of_it_come(
+    far_place: PostgresPlace, proxy: Proxy, clock: Clock
+) -> None:
+    home = far_place.home("triage")
+    lines = [bytes([number]) * 30_000 for number in range(20)]
+    home.stage("journal", 0, lines)
+
+    def come_slowly(answer: bytes) -> bytes:
+        clock.let_pass(0.9)
+        return answer
+
+    proxy.on_answer = come_slowly
+    assert [line for _, line in home.scan("journal", 0, 20)] == lines
+    assert clock.seconds > 5
+
+
+def test_an_answer_that_stops_half_way_is_an_error(far_place: PostgresPlace, proxy: Proxy, clock: Clock) -> None:
+    home = far_place.home("triage")
+    home.stage("journal", 0, [b"a" * 1_000_000])
+
+    def stop_half_way(answer: bytes) -> bytes:
+        proxy.swallow()
+        clock.step = 0.5
+        return answer
+
+    proxy.on_answer = stop_half_way
+    with pytest.raises(StoreError, match="did not answer within 1 s"):
+        home.read("journal", [0])
+    assert clock.seconds < 5
+
+
+def test_what_is_sent_may_be_on_its_way_for_longer(far_place: PostgresPlace, proxy: Proxy, clock: Clock) -> None:
+    assert far_place.home("triage").put_new("name", b"text")
+
+    def come_late(answer: bytes) -> bytes:
+        clock.let_pass(3)
+        return answer
+
+    proxy.on_answer = come_late
+    size = SLOWEST_BYTES_PER_SECOND * 4
+    assert far_place.query("select length(?::bytea)", [bytes(size)]) == [(size,)]
+
+
+def test_the_time_for_a_large_statement_is_not_that_of_the_next(
+    far_place: PostgresPlace, proxy: Proxy, clock: Clock
+) -> None:
+    home = far_place.home("triage")
+    home.stage("journal", 0, [bytes(SLOWEST_BYTES_PER_SECOND * 9)])
+    assert clock.seconds == 0
+    proxy.swallow()
+    clock.step = 0.5
+    with pytest.raises(StoreError, match="did not answer within 1 s"):
+        home.head()
+    assert clock.seconds < 5
+
+
 def test_a_take_whose_answer_was_swallowed_is_whole_or_not_there(postgres: Database, proxy: Proxy) -> None:
     home = postgres.place(port=proxy.port, answer_seconds=SHORT_SECONDS).home("triage")
     home.put("name", [b"text"])
@@ -229,19 +364,20 @@ def test_short_calls_are_never_cut_nor_is_a_connection_that_is_idle(postgres: Da
 # ---- a runner that stands still
 
 
-def test_a_runner_that_is_paused_in_a_transaction_does_not_keep_others_from_the_job(postgres: Database) -> None:
+@pytest.mark.parametrize("is_fenced", [True, False])
+def test_who_is_paused_while_sending_does_not_keep_others_from_the_job(postgres: Database, is_fenced: bool) -> None:
     paused = postgres.place(answer_seconds=SHORT_SECONDS).home("triage")
     epoch = paused.take(Head(), b"paused", TTL)
     is_locked, may_resume = threading.Event(), threading.Event()
 
     def pieces() -> Iterator[bytes]:
-        # The transaction has begun, and has the rows of the file.
+        # Of one that is not fenced, the transaction has begun, and has the rows of the file.
         is_locked.set()
         may_resume.wait()
         yield b"late"
 
     with ThreadPoolExecutor(1) as threads:
-        putting = threads.submit(paused.put, "name", pieces(), epoch=epoch)
+        putting = threads.submit(paused.put, "name", pieces(), epoch=epoch if is_fenced else None)
         is_locked.wait()
         try:
             other = postgres.place().home("triage")
@@ -249,7 +385,7 @@ def test_a_runner_that_is_paused_in_a_transaction_does_not_keep_others_from_the_
             other.put("name", [b"text"], epoch=epoch + 1)
         finally:
             may_resume.set()
-        with pytest.raises(StoreError):
+        with pytest.raises(LostError if is_fenced else StoreError):
             putting.result()
     with pytest.raises(LostError):
         paused.put("name", [b"late"], epoch=epoch)

@@ -166,7 +166,9 @@ def test_a_wrong_password_is_a_wrong_command_line_and_is_not_shown(server: TestS
     place = RedisPlace(server.url("wrong-horse", user=user), shown=SHOWN)
     with pytest.raises(UsageError) as caught:
         place.home("triage").head()
-    assert caught.value.message == f"{SHOWN}: the user or the password is wrong, or missing"
+    assert caught.value.message == (
+        f"{SHOWN}: the user or the password is wrong, or missing; set AGENTRUN_STORE to the address with the password"
+    )
     assert "horse" not in with_causes(caught.value) + repr(place)
 
 
@@ -235,7 +237,7 @@ def test_a_malformed_address_is_a_wrong_command_line_and_nothing_of_it_is_shown(
 def test_a_server_that_is_not_there_may_come_back(server: TestServer) -> None:
     with pytest.raises(StoreError) as caught:
         RedisPlace(f"redis://:{PASSWORD}@127.0.0.1:{free_port()}/0", shown=SHOWN).names()
-    assert caught.value.message == f"{SHOWN}: does not answer (Connection refused)"
+    assert caught.value.message == f"{SHOWN}: nobody listens there; check that the server is running, and the address"
     with pytest.raises(StoreError, match=r"does not answer \(the name of the host is not known\)"):
         RedisPlace(f"redis://:{PASSWORD}@host.invalid/0", shown=SHOWN).names()
 

@@ -12,9 +12,19 @@ import orjson
 import pytest
 
 from agentrun.checkpoint.checkpoint import encode_checkpoint
+from agentrun.checkpoint.figures import read_figures
 from agentrun.checkpoint.sealed_file import CHUNK_BYTES, START_BYTES, key_of_file, open_sealed, seal_file
-from agentrun.checkpoint.sealed_state import CLEAR, key_of_state, open_state, seal_state
+from agentrun.checkpoint.sealed_state import (
+    CLEAR,
+    CLEAR_OF_SUMMARY,
+    key_of_state,
+    open_state,
+    open_summary,
+    seal_state,
+    seal_summary,
+)
 from agentrun.checkpoint.sealing import Keyring, MissingKeyError, about, key_id, key_of_line, read_keyring
+from agentrun.checkpoint.summary import Summary, encode_summary
 from agentrun.errors import CheckpointError, UsageError
 from agentrun.testing.examples import full_checkpoint
 from needs import require_module
@@ -24,6 +34,9 @@ ONE, TWO = bytes(range(32)), bytes(range(32, 64))
 RING, OTHER, BOTH = Keyring([ONE]), Keyring([TWO]), Keyring([TWO, ONE])
 ABOUT = about("record", "triage", "journal")
 TEXTS = [b"", b"x", b"a\nb%\n%n%%p\n\n", bytes(range(256)) * 40]
+SUMMARY = encode_summary(
+    Summary(job="triage", run_id="r1", number=3, status="finished", total=2, counts={"done": 2}, place="hunter2")
+)
 
 
 def flips(sealed: bytes) -> Iterator[bytes]:
@@ -56,7 +69,7 @@ def test_a_wrong_key_is_a_wrong_command_line_and_says_which_one_is_wanted() -> N
     with pytest.raises(UsageError) as caught:
         OTHER.open_line(RING.seal_line(b"hello", ABOUT), ABOUT, where="here")
     assert caught.value.exit_code == 2
-    assert f"here: is sealed with key {key_id(ONE)}, and given is {key_id(TWO)}; " in caught.value.message
+    assert f"here: is sealed with key {key_id(ONE)}, but the key given is {key_id(TWO)}; " in caught.value.message
     assert "AGENTRUN_KEY_FILE" in caught.value.message
     copied = pickle.loads(pickle.dumps(caught.value))
     assert isinstance(copied, MissingKeyError) and copied.key == key_id(ONE)
@@ -93,9 +106,7 @@ def test_a_line_is_bound_to_what_it_is_about() -> None:
 
 
 def test_a_text_in_clear_is_refused() -> None:
-    with pytest.raises(
-        CheckpointError, match=r"here: is not sealed, although a key is given; .*agentrun rekey JOB --seal"
-    ):
+    with pytest.raises(CheckpointError, match=r"here: is not sealed, but a key is set; .*agentrun rekey JOB --seal"):
         RING.open_line(b'{"crc":"00000000"}', ABOUT, where="here")
     assert key_of_line(b'{"crc":"00000000"}') is None
 
@@ -176,6 +187,35 @@ def test_a_figure_that_was_edited_is_noticed(name: str) -> None:
 def test_a_checkpoint_in_clear_is_refused() -> None:
     with pytest.raises(CheckpointError, match="is not sealed"):
         open_state(RING, state(), ABOUT, where="here")
+
+
+@pytest.mark.parametrize("text", [*TEXTS, b"[1]", SUMMARY])
+def test_any_text_can_be_sealed_as_a_summary(text: bytes) -> None:
+    assert open_summary(RING, seal_summary(RING, text, ABOUT), ABOUT, where="here") == text
+
+
+def test_the_figures_of_a_sealed_summary_can_be_read_and_nothing_else() -> None:
+    sealed = seal_summary(RING, SUMMARY, ABOUT)
+    assert key_of_state(sealed) == RING.first and b"hunter2" in SUMMARY and b"hunter2" not in sealed
+    values, original = orjson.loads(sealed), orjson.loads(SUMMARY)
+    assert set(values) == {"sealed", "key", "box", *CLEAR_OF_SUMMARY}
+    assert {name: values[name] for name in CLEAR_OF_SUMMARY} == {name: original[name] for name in CLEAR_OF_SUMMARY}
+    assert read_figures(sealed, where="here") == read_figures(SUMMARY, where="here")
+
+
+def test_any_flipped_bit_of_a_sealed_summary_is_noticed() -> None:
+    sealed = seal_summary(RING, SUMMARY, ABOUT)
+
+    def is_same(text: bytes) -> bool:
+        return open_summary(RING, text, ABOUT, where="here") == SUMMARY
+
+    assert all(is_refused(is_same, one) or is_same(one) for one in flips(sealed))
+
+
+def test_figures_that_are_none_are_refused() -> None:
+    for text in (b"", b"x", b"[]", b"{}", b'{"run_id": 3}', b'{"run_id": "x", "total": -1}'):
+        with pytest.raises(CheckpointError, match="here: "):
+            read_figures(text, where="here")
 
 
 # ---- files

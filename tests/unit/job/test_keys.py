@@ -76,6 +76,11 @@ def test_a_variable_that_is_set_but_empty_does_not_mean_in_clear(name: str, valu
         read_keys({name: value})
 
 
+@pytest.mark.parametrize("value", ["", " \n"])
+def test_an_empty_variable_does_not_count_beside_one_with_a_key(value: str) -> None:
+    assert read_keys({"AGENTRUN_KEY_FILE": value, "AGENTRUN_KEY": SECRET, "AGENTRUN_KEY_COMMAND": value}) == [ONE]
+
+
 def test_two_variables_are_refused() -> None:
     with pytest.raises(UsageError, match="AGENTRUN_KEY and AGENTRUN_KEY_FILE are set; keep one"):
         read_keys({"AGENTRUN_KEY": SECRET, "AGENTRUN_KEY_FILE": "keys"})

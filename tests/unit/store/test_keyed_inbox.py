@@ -67,7 +67,7 @@ def process(home: Home, name: str) -> bool:
     inbox = KeyedInbox(home)
     is_ours = inbox.claim([name]) == {name}
     if is_ours:
-        inbox.drop([name])
+        inbox.drop([name], epoch=None)
     return is_ours
 
 
@@ -126,7 +126,7 @@ def test_a_message_whose_taking_back_was_interrupted_is_not_stuck(home: Home, ho
             posted = [one.name for one in KeyedInbox(home).messages()]
             claimed = KeyedInbox(home).claim(posted)
             assert claimed <= {name} and not (claimed and was_decided), at
-            KeyedInbox(home).drop(claimed)
+            KeyedInbox(home).drop(claimed, epoch=None)
         else:
             was_there = is_there(home, name)
             assert KeyedInbox(home).withdraw(name) is was_there, at

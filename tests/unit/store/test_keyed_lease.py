@@ -191,3 +191,20 @@ def test_of_two_launches_in_one_process_each_knows_its_own_lease(home: Home, oth
     third = store.lock(wait_seconds=0)
     assert third.epoch == 3 and len({first.mark, second.mark, third.mark}) == 3
     third.release()
+
+
+def test_a_runner_that_was_paused_past_its_lease_still_has_the_job_in_its_own_folder(
+    home: Home, other: Home, tmp_path: Path
+) -> None:
+    lease = open_store(home, tmp_path, lease_seconds=0.01).lock(wait_seconds=0)
+    eventually(lambda: not home.head(exact=True).fresh, "the lease runs out")
+    beside = open_store(other, tmp_path)
+    with pytest.raises(BusyError):
+        beside.lock(wait_seconds=0)
+    holder = beside.holder()
+    with beside.reader() as reader:
+        assert holder is not None and reader.holder() == holder and holder.mark == lease.mark
+    # Another folder does not share the lock: from there the job can be taken over.
+    assert open_store(other, tmp_path / "elsewhere").holder() is None
+    lease.release()
+    assert beside.holder() is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,4 +74,28 @@ def test_a_run_that_was_reopened_and_never_committed_leaves_nothing(home: Home, 
     store.commit(checkpoint(4, run_id=LATER_RUN), [record("d")])
     store.prune()
     assert (shown(store.reader()), shown(store.reader(run_id=RUN))) == ("abcd", "abc")
+    lease.release()
+
+
+def test_a_summary_that_cannot_be_read_stops_everything_but_a_fresh_start(
+    home: Home, store: KeyedStore, tmp_path: Path
+) -> None:
+    """Passed over, its items would be run and paid for again, and the next launch would remove its records."""
+    lease = store.lock(wait_seconds=0)
+    store.load()
+    end_run(store)
+    (journal,) = home.journals()
+    (ended,) = home.ended()
+    home.replace(lease.epoch, None, [replace(ended, summary=ended.summary[:50])])
+    for look in (store.reader, store.summaries, store.load, store.prune):
+        with pytest.raises(CheckpointError, match=f"the summary of the run {RUN} is damaged"):
+            look()
+    assert home.journals() == {journal}
+    where = store.set_aside().removesuffix("*")
+    assert {name.removeprefix(where) for name in home.names("aside/")} == {
+        "state",
+        f"{RUN}.summary",
+        f"{journal}.jsonl",
+    }
+    assert store.summaries() == []
     lease.release()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from agentrun.errors import AgentrunError, BusyError, LostError, StoreError
-from agentrun.store.keyed.home import Commit, Home
+from agentrun.errors import AgentrunError, BrokenStoreError, BusyError, LostError, StoreError, UsageError
+from agentrun.store.keyed.home import Commit, Head, Home
 from agentrun.store.keyed.store import KeyedStore
+from agentrun.store.keyed.wrapped import WrappedHome
 from agentrun.testing.examples import LATER_RUN, RUN, checkpoint, record, summary
 from agentrun.testing.fences import stored_runs
 from agentrun.testing.homes import lease_of
@@ -199,7 +200,146 @@ def test_an_unsure_commit_is_not_taken_for_the_one_of_another_with_the_same_seq(
     job.close()
 
 
+class Unsynced(WrappedHome):
+    """Whose commits and side files arrive, and fail to reach the disk."""
+
+    def __init__(self, inner: Home) -> None:
+        super().__init__(inner)
+        self.calls: list[str] = []
+
+    def head(self, *, exact: bool = False) -> Head:
+        self.calls.append("head")
+        return super().head(exact=exact)
+
+    def commit(self, epoch: int, commit: Commit, ttl_seconds: float) -> None:
+        self.calls.append("commit")
+        super().commit(epoch, commit, ttl_seconds)
+        raise BrokenStoreError("the disk failed")
+
+    def put(self, name: str, pieces: Iterable[bytes], *, epoch: int | None = None) -> None:
+        self.calls.append("put")
+        super().put(name, pieces, epoch=epoch)
+        raise BrokenStoreError("the disk failed")
+
+
+@pytest.mark.parametrize("change", ["commit", "put"])
+def test_a_write_that_failed_for_good_is_neither_asked_about_nor_tried_again(folder: Path, change: str) -> None:
+    job = UnsureJob(folder / "job")
+    home = Unsynced(job.home())
+    store = job.store(home, "first", patience_seconds=2)
+    lease = store.lock()
+    store.load()
+    home.calls.clear()
+    with pytest.raises(BrokenStoreError, match="the disk failed"):
+        store.commit(checkpoint(1), [record("a")]) if change == "commit" else store.keep("job.json", [b"{}"])
+    assert home.calls == [change]
+    refuses_everything(store)
+    assert home.calls == [change]
+    lease.release()
+    job.close()
+
+
 def of_runs(home: Home) -> object:
     """Everything but messages, which are not the runner's alone."""
     found = stored_runs(home)
     return {**found, "sides": {name: text for name, text in found["sides"].items() if name.startswith("side/")}}
+
+
+# ---- outages
+
+
+class Failing(WrappedHome):
+    """Every call that changes or reads the head or the side files raises `error`, while there is one."""
+
+    def __init__(self, inner: Home) -> None:
+        super().__init__(inner)
+        self.error: Callable[[], AgentrunError] | None = None
+        self.tries = 0
+        self.answers_after = 0
+
+    def _fail(self) -> None:
+        self.tries += 1
+        if self.error is not None and not 0 < self.answers_after < self.tries:
+            raise self.error()
+
+    def commit(self, epoch: int, commit: Commit, ttl_seconds: float) -> None:
+        self._fail()
+        self.inner.commit(epoch, commit, ttl_seconds)
+
+    def head(self, *, exact: bool = False) -> Head:
+        self._fail()
+        return self.inner.head(exact=exact)
+
+    def names(self, prefix: str = "") -> list[str]:
+        self._fail()
+        return self.inner.names(prefix)
+
+
+@contextmanager
+def failing_store(folder: Path, *, patience_seconds: float) -> Iterator[tuple[KeyedStore, Failing]]:
+    """A store in the middle of its run."""
+    job = UnsureJob(folder / "job")
+    home = Failing(job.home())
+    store = job.store(home, "first", patience_seconds=patience_seconds)
+    lease = store.lock()
+    store.load()
+    store.commit(checkpoint(1), [record("a")])
+    yield store, home
+    home.error = None
+    lease.release()
+    job.close()
+
+
+def silent() -> AgentrunError:
+    return StoreError("the place: does not answer")
+
+
+def refusing() -> AgentrunError:
+    return UsageError("the place: refuses the password")
+
+
+@pytest.mark.parametrize("error", [silent, refusing])
+def test_patience_counts_from_the_first_error_of_an_outage_whoever_meets_it(
+    folder: Path, error: Callable[[], AgentrunError]
+) -> None:
+    with failing_store(folder, patience_seconds=0.2) as (store, home):
+        home.error = error
+        with pytest.raises(StoreError, match="what was committed before is kept") as caught:
+            store.commit(checkpoint(2), [record("b")])
+        assert caught.value.exit_code == 74 and store.trouble == error().message
+        home.tries = 0
+        with pytest.raises(StoreError):
+            store.inbox()
+        assert home.tries == 1
+        home.error = None
+        assert len(store.inbox()) == 1 and store.trouble == ""
+
+
+@pytest.mark.parametrize("error", [silent, refusing])
+def test_a_run_continues_when_the_place_answers_again(folder: Path, error: Callable[[], AgentrunError]) -> None:
+    with failing_store(folder, patience_seconds=60) as (store, home):
+        home.error, home.tries, home.answers_after = error, 0, 5
+        store.commit(checkpoint(2), [record("b")])
+        assert store.trouble == "" and [one.key for _, one in store.scan()] == ["a", "b"]
+
+
+def test_a_place_that_answers_looks_but_no_write_is_given_up(folder: Path) -> None:
+    class ReadOnly(Failing):
+        def commit(self, epoch: int, commit: Commit, ttl_seconds: float) -> None:
+            if self.error is not None:
+                raise self.error()
+            self.inner.commit(epoch, commit, ttl_seconds)
+
+        def _fail(self) -> None:
+            """Looks are answered."""
+
+    job = UnsureJob(folder / "job")
+    home = ReadOnly(job.home())
+    store = job.store(home, "first", patience_seconds=0.2)
+    lease = store.lock()
+    store.load()
+    home.error = silent
+    with pytest.raises(StoreError, match="given up"):
+        store.commit(checkpoint(1), [record("a")])
+    lease.release()
+    job.close()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import secrets
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import count
+from contextlib import contextmanager
+from itertools import chain, count
 from typing import Any, NamedTuple
 
-from agentrun.errors import CheckpointError, LostError
-from agentrun.store.keyed.home import BatchSize, Commit, EndedRun, Head, Home, Place
+from agentrun.errors import BrokenStoreError, CheckpointError, LostError
+from agentrun.store.keyed.home import BatchSize, Commit, EndedRun, Head, Home, Place, in_pieces
 
 MIGRATIONS: list[list[str]] = [
     [
@@ -19,12 +20,15 @@ MIGRATIONS: list[list[str]] = [
            line {bytes} not null, primary key (job, journal, ref))""",
         """create table {p}ended (job {text} not null, run {text} not null, journal {text} not null,
            summary {bytes} not null, primary key (job, run))""",
-        """create table {p}side (job {text} not null, name {text} not null, piece int not null, value {bytes} not null,
-           primary key (job, name, piece))""",
+        """create table {p}side (job {text} not null, name {text} not null, piece int not null,
+           version {bytes} not null, value {bytes} not null, primary key (job, name, piece, version))""",
     ]
 ]
 """What each version of the schema adds to the one before. `{p}` stands before the name of each table; `{text}` is
-compared by its bytes in UTF-8."""
+compared by its bytes in UTF-8. The piece -1 of a side file has the version that counts as its value; without it there
+is no such file, whatever pieces of it there are."""
+PART_BYTES = 1024 * 1024
+"""The most bytes of a side file that the holder of a lease sends at once; in between the lease can be renewed."""
 
 
 class Step(NamedTuple):
@@ -70,7 +74,7 @@ class SqlPlace(Place):
     def names(self) -> list[str]:
         rows = self.query(
             "select job from {p}job where state is not null union select job from {p}ended union "
-            "select job from {p}side order by 1",
+            "select job from {p}side where piece = -1 order by 1",
             [],
         )
         return sorted(name for (name,) in rows)
@@ -94,12 +98,29 @@ class SqlHome(Home):
         self._lost = f"{self.shown}: another runner has taken this job over"
         self._place = place
         self._job = job
+        self._broken: BrokenStoreError | None = None
+
+    def _query(self, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        with self._breaking():
+            return self._place.query(text, values)
 
     def _write(self, *steps: Step) -> list[int]:
         return self._write_all(steps)
 
     def _write_all(self, steps: Iterable[Step]) -> list[int]:
-        return self._place.write(steps, lost=self._lost)
+        with self._breaking():
+            return self._place.write(steps, lost=self._lost)
+
+    @contextmanager
+    def _breaking(self) -> Iterator[None]:
+        """After a failure for good, also of a heartbeat, nothing succeeds: the next launch has another home."""
+        if self._broken is not None:
+            raise self._broken
+        try:
+            yield
+        except BrokenStoreError as error:
+            self._broken = error
+            raise
 
     def _ours(self, epoch: int) -> Step:
         """Only if the job is ours; nobody else can take it before the transaction has ended."""
@@ -108,7 +129,7 @@ class SqlHome(Home):
     # ---- the lease
 
     def head(self, *, exact: bool = False) -> Head:
-        rows = self._place.query(
+        rows = self._query(
             f"select epoch, holder, until > {self._place.now}, seq, state from {{p}}job where job = ?", [self._job]
         )
         if not rows:
@@ -158,14 +179,15 @@ class SqlHome(Home):
             [commit.seq, commit.state, commit.run_id, ttl_seconds, self._job, epoch, *before],
             1,
         )
-        self._place.commit(head, self._job, commit, lost=self._lost)
+        with self._breaking():
+            self._place.commit(head, self._job, commit, lost=self._lost)
 
     def stage(self, journal: str, first_ref: int, lines: Sequence[bytes]) -> None:
         self._write(*self._place.insert(self._job, journal, first_ref, lines, again=True))
 
     def scan(self, journal: str, first_ref: int, end_ref: int) -> Iterator[tuple[int, bytes]]:
         batch = BatchSize()
-        while rows := self._place.query(
+        while rows := self._query(
             "select ref, line from {p}record where job = ? and journal = ? and ref >= ? and ref < ? "
             "order by ref limit ?",
             [self._job, journal, first_ref, end_ref, batch.records],
@@ -176,11 +198,12 @@ class SqlHome(Home):
             first_ref = rows[-1][0] + 1
 
     def read(self, journal: str, refs: Sequence[int]) -> list[bytes | None]:
-        found = {ref: bytes(line) for ref, line in self._place.select(self._job, journal, refs)} if refs else {}
+        with self._breaking():
+            found = {ref: bytes(line) for ref, line in self._place.select(self._job, journal, refs)} if refs else {}
         return [found.get(ref) for ref in refs]
 
     def size(self, journal: str) -> int:
-        rows = self._place.query(
+        rows = self._query(
             "select coalesce(sum(length(line) + 1), 0) from {p}record where job = ? and journal = ?",
             [self._job, journal],
         )
@@ -202,7 +225,7 @@ class SqlHome(Home):
         )
 
     def ended(self) -> list[EndedRun]:
-        rows = self._place.query("select run, journal, summary from {p}ended where job = ?", [self._job])
+        rows = self._query("select run, journal, summary from {p}ended where job = ?", [self._job])
         return [EndedRun(run, journal, bytes(summary)) for run, journal, summary in rows]
 
     def replace(self, epoch: int, commit: Commit | None, ended: Sequence[EndedRun]) -> None:
@@ -219,7 +242,7 @@ class SqlHome(Home):
 
     def journals(self) -> set[str]:
         # From one name to the next by the index: a journal may have a million records.
-        rows = self._place.query(
+        rows = self._query(
             "with recursive found(journal) as (select min(journal) from {p}record where job = ? union all "
             "select (select min(journal) from {p}record where job = ? and journal > found.journal) from found "
             "where found.journal is not null) select journal from found where journal is not null",
@@ -245,33 +268,56 @@ class SqlHome(Home):
     # ---- beside the run
 
     def put(self, name: str, pieces: Iterable[bytes], *, epoch: int | None = None) -> None:
-        self._write_all(self._put(name, pieces, epoch))
+        version = secrets.token_bytes(8)
+        if epoch is None:
+            self._write_all(chain(self._switch(name, version), self._add(name, version, pieces)))
+            return
+        # A transaction each, under a version that does not count yet, however long the next piece takes to come.
+        ours, steps = self._ours(epoch), [self._sweep()]
+        for number, step in enumerate(self._add(name, version, in_pieces(pieces, PART_BYTES))):
+            if number:
+                self._write(ours, *steps)
+                steps = []
+            steps.append(step)
+        self._write(ours, *steps, *self._switch(name, version))
 
-    def _put(self, name: str, pieces: Iterable[bytes], epoch: int | None) -> Iterator[Step]:
-        # First of all: of two who put the same name, one waits here for the other.
-        yield self._version(name, secrets.token_bytes(8), "(job, name, piece) do update set value = excluded.value")
-        yield Step("delete from {p}side where job = ? and name = ? and piece >= 0", [self._job, name])
+    def _add(self, name: str, version: bytes, pieces: Iterable[bytes]) -> Iterator[Step]:
         for number, piece in enumerate(pieces):
             yield Step(
-                "insert into {p}side (job, name, piece, value) values (?, ?, ?, ?)", [self._job, name, number, piece]
+                "insert into {p}side (job, name, piece, version, value) values (?, ?, ?, ?, ?)",
+                [self._job, name, number, version, piece],
             )
-        # Last of all: until then others may take the job, however long the pieces take to come.
-        if epoch is not None:
-            yield self._ours(epoch)
 
-    def _version(self, name: str, version: bytes, on_conflict: str) -> Step:
-        """The piece -1 of a side file, another for each version: without it there is no such file."""
+    def _switch(self, name: str, version: bytes) -> list[Step]:
+        """Let this version count, and no other. Of two who put the same name, one waits here for the other."""
+        return [
+            self._name(name, version, "(job, name, piece, version) do update set value = excluded.value"),
+            Step(
+                "delete from {p}side where job = ? and name = ? and piece >= 0 and version <> ?",
+                [self._job, name, version],
+            ),
+        ]
+
+    def _name(self, name: str, version: bytes, on_conflict: str) -> Step:
         return Step(
-            f"insert into {{p}}side (job, name, piece, value) values (?, ?, -1, ?) on conflict {on_conflict}",
-            [self._job, name, version],
+            "insert into {p}side (job, name, piece, version, value) values (?, ?, -1, ?, ?) on conflict " + on_conflict,
+            [self._job, name, b"", version],
+        )
+
+    def _sweep(self) -> Step:
+        """Remove the pieces of versions that never came to count. Only the holder of the lease has any under way."""
+        return Step(
+            "delete from {p}side where job = ? and piece >= 0 and (name, version) not in "
+            "(select name, value from {p}side where job = ? and piece = -1)",
+            [self._job, self._job],
         )
 
     def put_new(self, name: str, text: bytes) -> bool:
         version = secrets.token_bytes(8)
         made, _ = self._write(
-            self._version(name, version, "do nothing"),
+            self._name(name, version, "do nothing"),
             Step(
-                "insert into {p}side (job, name, piece, value) select job, name, 0, ? from {p}side "
+                "insert into {p}side (job, name, piece, version, value) select job, name, 0, value, ? from {p}side "
                 "where job = ? and name = ? and piece = -1 and value = ?",
                 [text, self._job, name, version],
             ),
@@ -283,12 +329,13 @@ class SqlHome(Home):
         return self._pieces(name, found) if -1 in found else None
 
     def _get_piece(self, name: str, number: int) -> dict[int, bytes]:
-        """The piece with this number, and -1, the version that it belongs to."""
-        rows = self._place.query(
-            "select piece, value from {p}side where job = ? and name = ? and piece in (-1, ?)",
+        """The piece with this number of the version that counts, and that version as piece -1."""
+        rows = self._query(
+            "select piece, version, value from {p}side where job = ? and name = ? and piece in (-1, ?)",
             [self._job, name, number],
         )
-        return {piece: bytes(value) for piece, value in rows}
+        counts = {b"", *(bytes(value) for piece, _, value in rows if piece == -1)}
+        return {piece: bytes(value) for piece, version, value in rows if bytes(version) in counts}
 
     def _pieces(self, name: str, found: dict[int, bytes]) -> Iterator[bytes]:
         version = found[-1]
@@ -301,8 +348,8 @@ class SqlHome(Home):
             found = self._get_piece(name, number + 1)
 
     def names(self, prefix: str = "") -> list[str]:
-        rows = self._place.query(
-            "select distinct name from {p}side where job = ? and name >= ? and name < ?",
+        rows = self._query(
+            "select name from {p}side where job = ? and piece = -1 and name >= ? and name < ?",
             [self._job, prefix, prefix + "\U0010ffff"],
         )
         return sorted(name for (name,) in rows)

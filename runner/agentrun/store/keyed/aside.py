@@ -6,6 +6,7 @@ from base64 import b64encode
 
 from agentrun.errors import CheckpointError
 from agentrun.store.keyed.home import Home, in_pieces
+from agentrun.store.keyed.reader import read_summaries
 from agentrun.values.clock import new_run_id
 
 ASIDE = "aside/"
@@ -31,7 +32,7 @@ def put_aside(home: Home, epoch: int) -> str:
 
 def _can_read_summaries(home: Home) -> bool:
     try:
-        home.ended()
+        read_summaries(home)
     except CheckpointError:
         return False
     return True

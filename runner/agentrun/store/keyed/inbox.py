@@ -95,13 +95,16 @@ class KeyedInbox:
         self._known.pop(name, None)
         return True
 
-    def drop(self, names: Iterable[str]) -> None:
+    def drop(self, names: Iterable[str], *, epoch: int | None) -> None:
+        """Remove messages that were processed. LostError, and they stay, unless the epoch is still ours."""
         dropped = list(dict.fromkeys(names))
         for name in dropped:
-            posted = self._known.pop(name, None) or self._read(name)
+            posted = self._known.get(name) or self._read(name)
             if posted is not None and posted.message is None:
-                self._home.put(REJECTED + name, in_pieces([self._text_or_bytes(INBOX + name)]))
-        self._home.drop([INBOX + name for name in dropped])
+                self._home.put(REJECTED + name, in_pieces([self._text_or_bytes(INBOX + name)]), epoch=epoch)
+        self._home.drop([INBOX + name for name in dropped], epoch=epoch)
+        for name in dropped:
+            self._known.pop(name, None)
 
     def sweep(self, *, epoch: int, mark: str) -> None:
         """Remove what launches before this one left: what they were asked, and the fates of messages that are gone."""

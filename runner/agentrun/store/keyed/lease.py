@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
@@ -17,7 +18,7 @@ from agentrun.errors import AgentrunError, LostError
 from agentrun.store.holder import Holder
 from agentrun.store.keyed.home import Head, Home
 from agentrun.store.port import Lease
-from agentrun.system.process import is_alive
+from agentrun.system.process import has_open, is_alive
 
 LEASE_SECONDS = 30.0
 _RETRY_SECONDS = 1.0
@@ -124,12 +125,23 @@ def lease_clock() -> float:
     return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
-def holder_of(head: Head) -> Holder | None:
-    """Who is at work, according to the head: not one whose lease has run out, or whose process here is gone."""
+def holder_of(head: Head, folder: Path) -> Holder | None:
+    """Who is at work, according to the head: not one whose process here is gone, or whose lease has run out.
+
+    `folder` is the job's on this machine: whoever has the lock there has the job, also if it was paused past its lease.
+    """
     found = last_holder(head)
-    if found is None or not head.fresh or is_dead(found):
+    if found is None or is_dead(found) or not (head.fresh or has_lock(found, folder)):
         return None
     return found
+
+
+def has_lock(holder: Holder, folder: Path) -> bool:
+    """Whether it is a process of this machine that has the lock in the job's folder."""
+    try:
+        return holder.place == "here" and has_open(holder.pid, (folder / "lock").lstat())
+    except OSError:
+        return False
 
 
 def last_holder(head: Head) -> Holder | None:

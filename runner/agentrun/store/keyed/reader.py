@@ -9,7 +9,7 @@ from agentrun.checkpoint.checkpoint import decode_checkpoint
 from agentrun.checkpoint.record import Record
 from agentrun.checkpoint.summary import Summary, decode_summary
 from agentrun.errors import CheckpointError
-from agentrun.store.keyed.home import Home
+from agentrun.store.keyed.home import EndedRun, Home
 from agentrun.store.keyed.inbox import KeyedInbox
 from agentrun.store.keyed.lease import holder_of
 from agentrun.store.keyed.patience import Patience
@@ -44,7 +44,7 @@ class KeyedReader(Reader):
         patience = Patience(patience_seconds)
         head = patience.insist(home.head)
         self.summaries = patience.insist(lambda: read_summaries(home))
-        self._holder = holder_of(head)
+        self._holder = holder_of(head, folder)
         self.checkpoint = self.summary = None
         if head.state is not None and not run_id:
             found = decode_checkpoint(head.state, where=home.shown, accept_edits=accept_edits, what_to_do=WHAT_TO_DO)
@@ -81,6 +81,16 @@ class KeyedReader(Reader):
 
 
 def read_summaries(home: Home) -> list[Summary]:
-    """The runs that ended, newest first."""
-    found = [summary for one in home.ended() if (summary := decode_summary(one.summary)) is not None]
-    return sorted(found, key=lambda summary: summary.age, reverse=True)
+    """The runs that ended, newest first.
+
+    CheckpointError if one cannot be read: passed over, its finished items would be run again, and its records removed.
+    """
+    return sorted((_summary_of(home, one) for one in home.ended()), key=lambda summary: summary.age, reverse=True)
+
+
+def _summary_of(home: Home, run: EndedRun) -> Summary:
+    if (found := decode_summary(run.summary)) is None:
+        raise CheckpointError(
+            f"{home.shown}: the summary of the run {run.run_id} is damaged, or from a newer agentrun; {WHAT_TO_DO}"
+        )
+    return found

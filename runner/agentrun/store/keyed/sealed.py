@@ -1,6 +1,7 @@
 """A home whose texts are sealed, and one that refuses what is sealed because nobody gave a key.
 
-Sealed are the records, the state but for its figures, the summaries, and all side files: job.json, spools, messages.
+Sealed are the records, the state and the summaries but for their figures, and all side files: job.json, spools,
+messages.
 In clear are who holds the job, the names of jobs, runs, journals and side files, and how large everything is. What
 sealing cannot show is in `checkpoint/sealing.py`.
 """
@@ -8,11 +9,23 @@ sealing cannot show is in `checkpoint/sealing.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
+from shlex import quote
 
 from agentrun.checkpoint.sealed_file import START_BYTES, key_of_file, open_sealed, seal_file
-from agentrun.checkpoint.sealed_state import key_of_state, open_state, seal_state
-from agentrun.checkpoint.sealing import Keyring, about, key_of_line, needs_key
+from agentrun.checkpoint.sealed_state import key_of_state, open_state, open_summary, seal_state, seal_summary
+from agentrun.checkpoint.sealing import (
+    Keyring,
+    MissingKeyError,
+    NotSealedError,
+    about,
+    key_of_line,
+    needs_key,
+    not_sealed,
+    without_key,
+)
+from agentrun.errors import AgentrunError
 from agentrun.store.keyed.home import Commit, EndedRun, Head, Home, Place, in_pieces
 from agentrun.store.keyed.wrapped import WrappedHead, WrappedHome
 
@@ -30,7 +43,7 @@ class SealedPlace(Place):
 
     def home(self, job: str) -> Home:
         home = self._place.home(job)
-        return SealedHome(home, self._ring, job) if self._ring is not None else UnsealedHome(home)
+        return SealedHome(home, self._ring, job) if self._ring is not None else UnsealedHome(home, job)
 
     def find(self, run_id: str) -> str | None:
         return self._place.find(run_id)
@@ -57,9 +70,26 @@ class SealedHome(WrappedHome):
         return WrappedHead(self.inner.head(exact=exact), self._open_state)
 
     def _open_state(self, state: bytes) -> bytes:
-        if self._accepts_clear and key_of_state(state) is None:
-            return state
-        return open_state(self._ring, state, self._state_about, where=f"{self.shown}: the state")
+        if key_of_state(state) is None:
+            return self._clear(state, "the state")
+        with self._telling():
+            return open_state(self._ring, state, self._state_about, where=f"{self.shown}: the state")
+
+    def _clear(self, text: bytes, part: str) -> bytes:
+        """What is not sealed, if that is accepted."""
+        if self._accepts_clear:
+            return text
+        raise self._not_sealed(part)
+
+    def _not_sealed(self, part: str) -> NotSealedError:
+        return not_sealed(self.shown, job=self._job, part=part if is_any_sealed(self.inner) else "")
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except MissingKeyError as error:
+            raise without_key(error, self._job) from None
 
     # ---- the run
 
@@ -100,9 +130,10 @@ class SealedHome(WrappedHome):
         ]
 
     def _open_line(self, line: bytes, journal_about: bytes, ref: int) -> bytes:
-        if self._accepts_clear and key_of_line(line) is None:
-            return line
-        return self._ring.open_line(line, journal_about + b"%d" % ref, where=f"{self.shown}: record {ref}")
+        if key_of_line(line) is None:
+            return self._clear(line, f"record {ref}")
+        with self._telling():
+            return self._ring.open_line(line, journal_about + b"%d" % ref, where=f"{self.shown}: record {ref}")
 
     def finish(self, epoch: int, run: EndedRun) -> None:
         self.inner.finish(epoch, self._seal_run(run))
@@ -115,13 +146,14 @@ class SealedHome(WrappedHome):
         self.inner.replace(epoch, sealed, [self._seal_run(run) for run in ended])
 
     def _seal_run(self, run: EndedRun) -> EndedRun:
-        return EndedRun(run.run_id, run.journal, self._ring.seal_line(run.summary, self._run_about(run)))
+        return EndedRun(run.run_id, run.journal, seal_summary(self._ring, run.summary, self._run_about(run)))
 
     def _open_summary(self, run: EndedRun) -> bytes:
-        if self._accepts_clear and key_of_line(run.summary) is None:
-            return run.summary
-        where = f"{self.shown}: the summary of run {run.run_id}"
-        return self._ring.open_line(run.summary, self._run_about(run), where=where)
+        part = f"the summary of run {run.run_id}"
+        if key_of_state(run.summary) is None:
+            return self._clear(run.summary, part)
+        with self._telling():
+            return open_summary(self._ring, run.summary, self._run_about(run), where=f"{self.shown}: {part}")
 
     def _run_about(self, run: EndedRun) -> bytes:
         return about("run", self._job, run.run_id, run.journal)
@@ -138,11 +170,19 @@ class SealedHome(WrappedHome):
         pieces = self.inner.get(name)
         if pieces is None:
             return None
+        start, pieces = peek(pieces)
+        if key_of_file(start) is not None:
+            return self._open_file(name, pieces)
         if self._accepts_clear:
-            start, pieces = peek(pieces)
-            if key_of_file(start) is None:
-                return pieces
-        return open_sealed(self._ring, pieces, self._file_about(name), where=f"{self.shown}: {name}")
+            return pieces
+        raise self._not_sealed(name)
+
+    def _open_file(self, name: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        # A start over needs job.json, too: it is no way out.
+        way_out = f"restore the store from a backup, or remove the job with: agentrun clear {quote(self._job)}"
+        where = f"{self.shown}: {name}"
+        with self._telling():
+            yield from open_sealed(self._ring, pieces, self._file_about(name), where=where, what_to_do=way_out)
 
     def _file_about(self, name: str) -> bytes:
         return about("file", self._job, name)
@@ -154,6 +194,10 @@ class UnsealedHome(WrappedHome):
     The lease can be looked at and taken, and a runner asked to stop, without a key.
     """
 
+    def __init__(self, inner: Home, job: str) -> None:
+        super().__init__(inner)
+        self._job = job
+
     def head(self, *, exact: bool = False) -> Head:
         return WrappedHead(self.inner.head(exact=exact), self._check_state)
 
@@ -164,7 +208,7 @@ class UnsealedHome(WrappedHome):
     def ended(self) -> list[EndedRun]:
         found = self.inner.ended()
         for run in found:
-            self._refuse(key_of_line(run.summary))
+            self._refuse(key_of_state(run.summary))
         return found
 
     def get(self, name: str) -> Iterator[bytes] | None:
@@ -177,7 +221,17 @@ class UnsealedHome(WrappedHome):
 
     def _refuse(self, key: str | None) -> None:
         if key is not None:
-            raise needs_key(self.shown, key)
+            raise without_key(needs_key(self.shown, key), self._job)
+
+
+def is_any_sealed(home: Home) -> bool:
+    """Whether a run of the job is sealed, as far as that can be seen now."""
+    raw = home.raw
+    try:
+        state = raw.head().state
+        return any(key_of_state(text) is not None for text in (state or b"", *(one.summary for one in raw.ended())))
+    except AgentrunError:
+        return False
 
 
 def peek(pieces: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:

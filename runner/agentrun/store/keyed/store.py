@@ -21,23 +21,26 @@ from agentrun.checkpoint.message import AnyMessage
 from agentrun.checkpoint.record import Record, encode_record
 from agentrun.checkpoint.summary import Summary, encode_summary, last_finished
 from agentrun.errors import CheckpointError, LostError, StoreError
+from agentrun.store.emptied import check_not_emptied
+from agentrun.store.glance import Glance
 from agentrun.store.keyed.aside import put_aside
+from agentrun.store.keyed.glancing import glance
 from agentrun.store.keyed.home import Commit, EndedRun, Head, Home, in_batches, in_pieces
 from agentrun.store.keyed.inbox import KeyedInbox
-from agentrun.store.keyed.lease import KeyedLease, holder_of, lease_clock
+from agentrun.store.keyed.lease import KeyedLease, has_lock, holder_of, lease_clock
 from agentrun.store.keyed.moving import read_contents, refuse_unless_empty, write_contents
 from agentrun.store.keyed.patience import Patience
 from agentrun.store.keyed.reader import WHAT_TO_DO, KeyedReader, read_summaries
 from agentrun.store.keyed.records import KeyedRecords
+from agentrun.store.keyed.sealed import SealedHome
 from agentrun.store.keyed.taking import Timing as Timing
 from agentrun.store.keyed.taking import take_lease
 from agentrun.store.local.history import History
 from agentrun.store.local.lock import Lock, signal_holder
 from agentrun.store.local.place import empty_place, make_place
-from agentrun.store.local.pointer import noted_run, write_pointer
+from agentrun.store.local.pointer import write_pointer
 from agentrun.store.port import PRUNED_SIDES, Contents, HistoryEvent, Holder, Loaded, Posted, Store, Sync, sides_named
 from agentrun.system.disk import PIECE_BYTES, Disk, discard, disk_error, names_in, open_to_read, replace_file
-from agentrun.system.process import has_open
 
 SIDE = "side/"
 SUMMARIES_KEPT, JOURNALS_KEPT = 20, 3
@@ -61,6 +64,8 @@ class KeyedStore(Store):
         self._inbox = KeyedInbox(home)
         self._history = History(folder, self._disk)
         self._lease: KeyedLease | None = None
+        # Who only looks is told at once.
+        self._patience = Patience(0.0)
         self._broken: Exception | None = None
         self._seq: int | None = None
         self._is_noted = False
@@ -88,11 +93,12 @@ class KeyedStore(Store):
             local.release()
             raise
         self._broken, self._seq, self._is_noted = None, None, False
+        self._patience = Patience(self._timing.patience_seconds)
         self._in_use, self._inbox = set(), KeyedInbox(self.home)
         return self._lease
 
     def _close(self) -> None:
-        self._lease = None
+        self._lease, self._patience = None, Patience(0.0)
         self._history.close()
 
     @property
@@ -115,20 +121,21 @@ class KeyedStore(Store):
             patience_seconds=self._patience_seconds,
         )
 
+    @property
+    def is_sealed(self) -> bool:
+        return isinstance(self.home, SealedHome)
+
+    def glance(self) -> Glance:
+        return glance(self.home, self.folder)
+
     def holder(self) -> Holder | None:
-        return holder_of(self.home.head())
+        return holder_of(self.home.head(), self.folder)
 
     def ask_to_stop(self, holder: Holder) -> None:
-        if holder.place == "here" and self._is_locked_by(holder):
+        if has_lock(holder, self.folder):
             signal_holder(self.folder, holder)
         else:
             self._inbox.ask_to_stop(holder.mark)
-
-    def _is_locked_by(self, holder: Holder) -> bool:
-        try:
-            return has_open(holder.pid, (self.folder / "lock").lstat())
-        except OSError:
-            return False
 
     def load(self, *, accept_edits: bool = False) -> Loaded:
         head = self._insist(self.home.head)
@@ -146,13 +153,9 @@ class KeyedStore(Store):
         return Loaded(checkpoint=found)
 
     def _refuse_if_emptied(self) -> None:
-        """The disk may not be mounted, or the database may be a new one: everything would be run again."""
-        run_id = noted_run(self.folder, self._address) if self._address else ""
-        if run_id and not self.summaries():
-            raise CheckpointError(
-                f"{self.home.shown}: has no run of this job, but {run_id} was there before; is it the right file or "
-                f"server? If the job was cleared, or moved away, start over with --fresh"
-            )
+        """Everything would be run again."""
+        if not self.summaries():
+            check_not_emptied(self)
 
     def _begin_fresh(self) -> None:
         self._seq, self._has_run = 0, False
@@ -249,7 +252,7 @@ class KeyedStore(Store):
             self._lease.lost = error
 
     def _lost(self, head: Head) -> LostError:
-        holder = holder_of(head)
+        holder = holder_of(head, self.folder)
         who = f" ({holder.describe()})" if holder is not None else ""
         return LostError(
             f"{self.name}: another runner has taken this job over{who}, because this one did not renew its lease; "
@@ -259,10 +262,10 @@ class KeyedStore(Store):
     def _send(self, commit: Commit) -> None:
         """Until the place says that it has it, or nobody can say so for too long."""
         assert self._lease is not None
-        patience, sent_at = self._patience(), lease_clock()
+        patience, sent_at = self._patience, lease_clock()
         while True:
             try:
-                self.home.commit(self._lease.epoch, commit, self._timing.lease_seconds)
+                patience.ask(lambda: self.home.commit(self._epoch, commit, self._timing.lease_seconds))
                 break
             except LostError:
                 # Also if an earlier try of ours arrived late.
@@ -281,16 +284,20 @@ class KeyedStore(Store):
             # A try that was not there at the look can only have come after it.
             sent_at = looked_at
         self._lease.renewed(sent_at)
+        patience.is_accepted = True
+        patience.end_outage()
 
     def _insist(self, call: Callable[[], T]) -> T:
-        return self._patience().insist(call)
+        answer = self._patience.insist(call)
+        self._patience.end_outage()
+        return answer
 
-    def _patience(self) -> Patience:
-        return Patience(self._patience_seconds)
+    @property
+    def trouble(self) -> str:
+        return self._patience.trouble
 
     @property
     def _patience_seconds(self) -> float:
-        # Who only looks is told at once.
         return self._timing.patience_seconds if self._lease is not None else 0.0
 
     def compact(self, checkpoint: Checkpoint, refs: Sequence[int]) -> list[int]:
@@ -399,8 +406,8 @@ class KeyedStore(Store):
         return self._inbox.withdraw(name)
 
     def drop(self, names: Iterable[str]) -> None:
-        wanted = list(names)
-        self._insist(lambda: self._inbox.drop(wanted))
+        wanted, epoch = list(names), self._lease.epoch if self._lease is not None else None
+        self._insist(lambda: self._inbox.drop(wanted, epoch=epoch))
 
     # ---- beside the run
 

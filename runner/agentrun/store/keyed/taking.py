@@ -51,7 +51,7 @@ def take_lease(
             # If an earlier try was not there at the look, it can only have come after it.
             seen, sent_at = head, looked_at
             try:
-                epoch = home.take(head, me, ttl_seconds)
+                epoch = home.take(_passed_by(head), me, ttl_seconds)
                 break
             except LostError:
                 continue
@@ -80,6 +80,13 @@ def _busy(name: str, holder: Holder | None) -> BusyError:
         f"{name}: another runner has this job ({who}); wait for it, or stop it with: agentrun stop {name}",
         holder=who,
     )
+
+
+def _passed_by(head: Head) -> Head:
+    """What the lease is taken from: a holder is named only if it is dead. One whose lease has merely run out may renew
+    it in this moment, and then keeps the job."""
+    holder = last_holder(head)
+    return Head(head.epoch, head.holder if holder is not None and is_dead(holder) else None)
 
 
 def _is_taken(head: Head) -> bool:

@@ -6,7 +6,8 @@ schema and select, insert, update and delete on its tables; a reader needs selec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -25,9 +26,16 @@ class PostgresPlace(SqlPlace):
 
     now = "extract(epoch from clock_timestamp())::float8"
 
-    def __init__(self, url: str, *, shown: str, answer_seconds: float = ANSWER_SECONDS) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        shown: str,
+        answer_seconds: float = ANSWER_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.shown = shown
-        self._server = PostgresServer(url, shown=shown, answer_seconds=answer_seconds)
+        self._server = PostgresServer(url, shown=shown, answer_seconds=answer_seconds, clock=clock)
         self._found_by = 0
         """The number of the connection that found the tables."""
 

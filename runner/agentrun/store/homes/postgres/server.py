@@ -8,21 +8,24 @@ parts of the address, and so of the password.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 from psycopg.types.array import ListBinaryDumper
 
 from agentrun.errors import AgentrunError, CheckpointError, StoreError, UsageError
-from agentrun.store.homes.postgres.watchdog import Watchdog
+from agentrun.store.homes.postgres.watchdog import Overdue, WatchedConnection
 
 ANSWER_SECONDS = 15.0
-"""How long the server may take to answer."""
+"""How long the server may be silent."""
 SLOWEST_BYTES_PER_SECOND = 256 * 1024
 """What is sent may take longer, but not slower than this."""
 _PARAMETERS: dict[str, Any] = {
@@ -34,6 +37,18 @@ _PARAMETERS: dict[str, Any] = {
     "tcp_user_timeout": 15_000,
 }
 """Unless the address says otherwise."""
+_WITHOUT_DEFAULT = (
+    "host",
+    "hostaddr",
+    "password",
+    "passfile",
+    "sslcert",
+    "sslkey",
+    "sslrootcert",
+    "sslcrl",
+    "sslcrldir",
+)
+"""Parameters that libpq takes as not given if they are empty. It then does not look at their variables either."""
 _FORM = "postgres://USER:PASSWORD@HOST:5432/DATABASE, with % and two digits for special characters in the password"
 _GRANTS = "usage on the schema agentrun, and select, insert, update and delete on its tables"
 
@@ -49,15 +64,23 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())
 class PostgresServer:
     """A server, connected to by the first call, and again by the call after an error. One call at a time."""
 
-    def __init__(self, url: str, *, shown: str, answer_seconds: float = ANSWER_SECONDS) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        shown: str,
+        answer_seconds: float = ANSWER_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.shown = shown
         self.connections = 0
         """How many there have been."""
-        self._parameters = _parameters(url, shown)
+        self._address = _parameters(url, shown)
+        self._defaults: dict[str, Any] | None = _defaults()
         self._answer_seconds = answer_seconds
+        self._clock = clock
         self._lock = threading.RLock()
-        self._connection: psycopg.Connection | None = None
-        self._watchdog: Watchdog | None = None
+        self._connection: WatchedConnection | None = None
         self._is_in_transaction = False
 
     def ask(self, text: str, values: Sequence[Any] = ()) -> Rows:
@@ -118,23 +141,22 @@ class PostgresServer:
     def close(self) -> None:
         with self._lock:
             connection, self._connection = self._connection, None
-            watchdog, self._watchdog = self._watchdog, None
             if connection is not None:
                 connection.close()
-            if watchdog is not None:
-                watchdog.close()
 
-    def _call(self, send: Callable[[psycopg.Connection], T], *, size: int = 0) -> T:
+    def _call(self, send: Callable[[WatchedConnection], T], *, size: int = 0) -> T:
         if self._connection is None:
             if self._is_in_transaction:
                 raise _Cut(f"{self.shown}: the connection was lost")
             self._connect()
-        assert self._connection is not None and self._watchdog is not None
+        assert self._connection is not None
+        self._connection.sending_seconds = size / SLOWEST_BYTES_PER_SECOND
         try:
-            with self._watchdog.limit(self._answer_seconds + size / SLOWEST_BYTES_PER_SECOND):
-                return send(self._connection)
+            return send(self._connection)
+        except Overdue:
+            said: AgentrunError = self._overdue()
         except psycopg.Error as error:
-            said = self._overdue() if self._watchdog.has_cut else self._error(error)
+            said = self._error(error)
         except UnicodeEncodeError:
             said = self._unkept()
         except BaseException:
@@ -148,24 +170,30 @@ class PostgresServer:
     # ---- connecting
 
     def _connect(self) -> None:
+        if self._defaults is None:
+            self._defaults = _defaults()
         try:
-            self._connection = psycopg.connect(
-                **{**_PARAMETERS, **self._parameters},
-                client_encoding="UTF8",
+            self._connection = WatchedConnection.connect(
+                **{**self._defaults, **_PARAMETERS, **self._address, "client_encoding": "UTF8"},
                 autocommit=True,
                 prepare_threshold=None,
             )
-            self._watchdog = Watchdog(self._connection.fileno())
+            self._connection.silence_seconds, self._connection.clock = self._answer_seconds, self._clock
             # As text, records would take twice their bytes.
             self._connection.adapters.register_dumper(list, ListBinaryDumper)
         except psycopg.Error as error:
             said: AgentrunError | None = self._refusal(error)
+        except UnicodeEncodeError:
+            said = UsageError(f"{self.shown}: a variable PG* is not UTF-8; set it to another value")
         except OSError as error:
             said = StoreError(f"{self.shown}: cannot be connected to ({error.strerror})")
         else:
             said = None
         if said is not None:
             self.close()
+            if isinstance(said, UsageError) and not self.connections:
+                # Someone may set PGPASSWORD now, in the same notebook, and try again.
+                self._defaults = None
             raise said
         self.connections += 1
         self._refuse_unless_sound()
@@ -301,6 +329,16 @@ def _parameters(url: str, shown: str) -> dict[str, Any]:
         pass
     # Not within the block above: the library's error holds parts of the address.
     raise UsageError(f"{shown}: this is not the address of a database; write {_FORM}")
+
+
+def _defaults() -> dict[str, Any]:
+    """What libpq takes from the variables PG* now. Given to each connection, later changes of them have no effect."""
+    found: dict[str, Any] = dict.fromkeys(_WITHOUT_DEFAULT, "")
+    found |= {one.keyword.decode(): os.fsdecode(one.val) for one in Conninfo.get_defaults() if one.val is not None}
+    if found["passfile"]:
+        # A launch changes to the job's folder.
+        found["passfile"] = os.path.abspath(found["passfile"])
+    return found
 
 
 def _size(values: Sequence[Any]) -> int:

@@ -1,64 +1,57 @@
-"""A limit on the time that a server may take to answer, for libraries that wait for ever."""
+"""A limit on the time that a server may be silent; psycopg itself waits for ever."""
 
 from __future__ import annotations
 
-import os
-import socket
-import threading
+import select
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.rows import TupleRow
+from psycopg.waiting import Wait
+
+T = TypeVar("T")
 
 
-class Watchdog:
-    """Cuts a connection when an answer is overdue. Whoever waits for that answer then gets the library's error.
+class Overdue(Exception):
+    """The server was silent for too long. Its answer may still come, so the connection is of no use any more."""
 
-    `fd` is the connection's socket. The watchdog has a descriptor of its own for it, which stays valid when the library
-    closes the other one.
-    """
 
-    def __init__(self, fd: int) -> None:
-        self._socket = socket.socket(fileno=os.dup(fd))
-        self._changed = threading.Condition()
-        self._deadline: float | None = None
-        self._sleeps, self._is_closed = False, False
-        self.has_cut = False
-        """Whether it was cut, for good."""
-        threading.Thread(target=self._watch, name="agentrun-watchdog", daemon=True).start()
+class WatchedConnection(psycopg.Connection[TupleRow]):
+    """A connection whose statements raise Overdue instead of waiting for ever."""
 
-    @contextmanager
-    def limit(self, seconds: float) -> Iterator[None]:
-        """What is done within must not take longer."""
-        with self._changed:
-            self._deadline = time.monotonic() + seconds
-            # Only a thread without a deadline is woken up: many short calls cost next to nothing.
-            if self._sleeps:
-                self._changed.notify()
+    silence_seconds = 15.0
+    """How long the server may neither take nor send a byte."""
+    sending_seconds = 0.0
+    """How much longer it may be silent at first: what was sent may be on its way."""
+    clock: Callable[[], float] = time.monotonic
+
+    # psycopg calls it for every statement; in some versions with more arguments.
+    def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
+        return super().wait(self._watched(gen), *args, **kwargs)
+
+    def _watched(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
+        """The generator with the limit. It yields what to wait for, and is resumed then, or after 0.1 s."""
+        deadline = self.clock() + self.silence_seconds + self.sending_seconds
         try:
-            yield
-        finally:
-            with self._changed:
-                self._deadline = None
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if self._has_moved(wanted):
+                    deadline = max(deadline, self.clock() + self.silence_seconds)
+                elif self.clock() > deadline:
+                    raise Overdue
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
-    def close(self) -> None:
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify()
-            self._socket.close()
-
-    def _watch(self) -> None:
-        with self._changed:
-            while not self._is_closed:
-                left = self._deadline - time.monotonic() if self._deadline is not None else None
-                if left is not None and left <= 0:
-                    self._cut()
-                    return
-                self._sleeps = left is None
-                self._changed.wait(left)
-
-    def _cut(self) -> None:
-        self.has_cut = True
-        try:
-            self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # cut already, by the other side
+    def _has_moved(self, wanted: int) -> bool:
+        """Whether a byte can be received or sent now."""
+        # psycopg says so, too, but before 3.2.11 also of a server that is silent.
+        poll = select.poll()
+        poll.register(
+            self.fileno(), (select.POLLIN if wanted & Wait.R else 0) | (select.POLLOUT if wanted & Wait.W else 0)
+        )
+        return bool(poll.poll(0))

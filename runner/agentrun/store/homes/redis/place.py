@@ -118,9 +118,15 @@ class RedisHome(Home):
         form, epoch, holder, seq, state, is_leased = self._server.look(
             scripts.LOOK, [self._keys.head, self._keys.lease]
         )
-        if form is not None and int(form) > int(FORM):
-            raise CheckpointError(f"{self.shown}: has version {int(form)}, from a newer agentrun; use that one")
-        return Head(int(epoch or 0), holder, bool(is_leased) and holder is not None, int(seq or 0), state)
+        try:
+            version, epoch, seq = int(form or FORM), int(epoch or 0), int(seq or 0)
+        except ValueError:
+            raise CheckpointError(
+                f"{self.shown}: its head is damaged, or was changed by hand; restore a backup of it"
+            ) from None
+        if version > int(FORM):
+            raise CheckpointError(f"{self.shown}: has version {version}, from a newer agentrun; use that one")
+        return Head(epoch, holder, bool(is_leased) and holder is not None, seq, state)
 
     def take(self, seen: Head, holder: bytes, ttl_seconds: float) -> int:
         self._enter()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from agentrun.errors import AgentrunError, CheckpointError, StoreError, UsageError
+from agentrun.job.address import STORE_VARIABLE
 from agentrun.store.homes.redis.scripts import Script
 
 if TYPE_CHECKING:
@@ -161,7 +162,11 @@ class RedisServer:
         from redis import exceptions
 
         kinds: list[tuple[type[Exception] | tuple[type[Exception], ...], type[AgentrunError], str]] = [
-            (redis.AuthenticationError, UsageError, "the user or the password is wrong, or missing"),
+            (
+                redis.AuthenticationError,
+                UsageError,
+                f"the user or the password is wrong, or missing; set {STORE_VARIABLE} to the address with the password",
+            ),
             (
                 (exceptions.NoPermissionError, exceptions.AuthorizationError),
                 UsageError,
@@ -173,7 +178,7 @@ class RedisServer:
             (redis.OutOfMemoryError, StoreError, "has no memory left; raise maxmemory there"),
             ((exceptions.MovedError, exceptions.AskError, exceptions.ClusterCrossSlotError), UsageError, _CLUSTER),
             (redis.TimeoutError, StoreError, f"did not answer within {self._answer_seconds:g} s"),
-            (redis.ConnectionError, StoreError, f"does not answer ({_cause(error)})"),
+            (redis.ConnectionError, StoreError, _why_silent(error)),
             (redis.InvalidResponse, StoreError, "gave an answer that is not of Redis; check the host and the port"),
         ]
         if isinstance(_origin(error), ssl.SSLCertVerificationError):
@@ -269,6 +274,13 @@ def _origin(error: BaseException) -> OSError | None:
     while isinstance(before, RedisError):
         before = before.__cause__ or before.__context__
     return before if isinstance(before, OSError) else None
+
+
+def _why_silent(error: BaseException) -> str:
+    """Why there is no connection, and what to do if somebody can."""
+    if isinstance(_origin(error), ConnectionRefusedError):
+        return "nobody listens there; check that the server is running, and the address"
+    return f"does not answer ({_cause(error)})"
 
 
 def _cause(error: BaseException) -> str:
