@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,7 +13,7 @@ from shlex import quote
 from agentrun.errors import AgentrunError, JobError, ScriptError, UsageError
 from agentrun.job.file import FILE_NAME, read_job_file
 from agentrun.job.kept import absolute
-from agentrun.job.known import LISTED, Found, Known, OpenPlace, named
+from agentrun.job.known import LISTED, Found, Known, OpenPlace
 from agentrun.job.script import program_argv, script_argv
 
 STATE_FOLDER = ".agentrun"
@@ -37,6 +38,11 @@ def nearest_root(start: Path, state_dir: str | None = None, environ: Mapping[str
         if (folder / STATE_FOLDER).is_dir():
             return folder / STATE_FOLDER
     return None
+
+
+def shared_place(base: Path) -> str:
+    """Where the job in the folder `base` is, for others who share its store."""
+    return f"{socket.gethostname()}:{base}"
 
 
 def find_job(
@@ -70,7 +76,7 @@ def find_job(
         return Found(kind="agent", agent=ref)
     root = nearest_root(cwd, state_dir, environ) or default_root
     known = Known(root, open_place) if root is not None else None
-    if known is not None and (names := known.with_agent(ref, cwd) if is_agent else named(ref, known.names)):
+    if known is not None and (names := known.with_agent(ref, cwd) if is_agent else known.named(ref)):
         return known.only(names, said=f"{ref}: several jobs match")
     if is_agent:
         raise UsageError(

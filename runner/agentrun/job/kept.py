@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from agentrun.errors import CheckpointError
 from agentrun.job.fields import KEPT_LABEL, Layer
@@ -21,7 +22,8 @@ class KeptJob:
     base: Path
     file: Path | None = None
     layer: Layer
-    """With a job file, only its params are kept: they determine this name. Without one, everything is."""
+    """With a job file, only its params are kept, and a name that is not the file's own: they say which job it is.
+    Without one, everything is."""
     asked: str = ""
     """The digest of what was asked, if the job's name was made from it: the name has only its first digits."""
 
@@ -35,6 +37,7 @@ def encode_job_json(kept: KeptJob, *, root: Path) -> bytes:
     """Paths inside the parent of `root` are written relative to it, so that it can be moved."""
     if kept.file is not None:
         more = {"file": relative(kept.file, root), "params": dict(kept.layer.get("params", {}))}
+        more |= {"name": kept.layer.get("name")} if kept.layer.get("name") else {}
     else:
         more = {"base": relative(kept.base, root), "values": dict(kept.layer.values)}
         more |= {"asked": kept.asked} if kept.asked else {}
@@ -52,13 +55,15 @@ def decode_job_json(data: bytes, *, root: Path, where: str = JOB_JSON) -> KeptJo
         raise _damaged(where, "has no version")
     if version > JOB_JSON_VERSION:
         raise CheckpointError(f"{where}: is of version {version}, from a newer agentrun; use that one")
-    file, params = record.get("file"), record.get("params", {})
+    file, params, name = record.get("file"), record.get("params", {}), record.get("name")
     base, values, asked = record.get("base"), record.get("values", {}), record.get("asked", "")
     if not isinstance(params, dict) or not isinstance(values, dict):
         raise _damaged(where, "has params or values that are not an object")
     if isinstance(file, str) and file:
         path = absolute(root.parent / file)
-        return KeptJob(base=path.parent, file=path, layer=Layer(KEPT_LABEL, {"params": params} if params else {}))
+        identity: dict[str, Any] = {"params": params} if params else {}
+        identity |= {"name": name} if isinstance(name, str) and name else {}
+        return KeptJob(base=path.parent, file=path, layer=Layer(KEPT_LABEL, identity))
     if isinstance(base, str) and base:
         layer = Layer(JOB_JSON, values)
         return KeptJob(base=absolute(root.parent / base), layer=layer, asked=asked if isinstance(asked, str) else "")

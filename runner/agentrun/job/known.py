@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -22,6 +23,10 @@ class KnownJobs(Protocol):
 
     def names(self) -> list[str]:
         """The jobs that are known there, sorted."""
+        ...
+
+    def has(self, name: str) -> bool:
+        """Whether a job of exactly this name is known there."""
         ...
 
     def job_json(self, name: str) -> bytes | None:
@@ -76,7 +81,14 @@ class Known:
     def __init__(self, root: Path, open_place: OpenPlace) -> None:
         self._root = root
         self._place = open_place(root)
-        self.names = self._place.names()
+
+    @cached_property
+    def names(self) -> list[str]:
+        return self._place.names()
+
+    def named(self, word: str) -> list[str]:
+        """The job of that name, or else those whose names begin with it and a dash."""
+        return [word] if self._place.has(word) else named(word, self.names)
 
     def found(self, name: str) -> Found:
         return Found(kind="known", root=self._root, name=name, kept=read_kept_job(self._place, name, self._root))

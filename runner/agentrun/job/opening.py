@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple
 
 from agentrun.errors import AgentrunError, JobError, UsageError
@@ -14,13 +15,14 @@ from agentrun.job.address import StoreAddress, hide_secrets, read_store
 from agentrun.job.build import build_job, job_name
 from agentrun.job.env import load_env_file
 from agentrun.job.fields import AGENTS, FLAGS_LABEL, KEPT_LABEL, KINDS, Layer
-from agentrun.job.file import default_name, read_job_file
+from agentrun.job.file import FILE_NAME, default_name, read_job_file
 from agentrun.job.home import find_job, state_root
 from agentrun.job.job import Job
 from agentrun.job.kept import JOB_JSON, KeptJob, encode_job_json, relative
 from agentrun.job.known import Found, Known, KnownJobs, OpenPlace, read_kept_job
 from agentrun.job.naming import digest_ask, former_name, name_asked, same_value
 from agentrun.system.trust import TRUST_VARIABLE
+from agentrun.values.templates import escape
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,10 @@ def open_job(
         root = state_root(base, state_dir, environ)
         name = job_name([*base_layers, flags], has_file=file is not None, default_name=default)
     place = open_place(root, _store_in(base_layers, base))
+    identity = Layer(KEPT_LABEL)
+    if found is not None and found.kept is not None and file is not None:
+        identity = _identity(found, base_layers, flags, default, place)
+        base_layers = [base_layers[0], identity]
     kept = None if fresh else place.kept_flags(name)
     layers = [*base_layers, kept, flags] if kept is not None else [*base_layers, flags]
     job = build_job(layers, base=base, file=file, default_name=default)
@@ -87,7 +93,7 @@ def open_job(
         _check_same_name(job, found, place)
     elif place.is_elsewhere(job.name):
         _check_named(job, [*base_layers, flags])
-    asked = (kept or Layer(KEPT_LABEL)).merge(flags)
+    asked = identity.merge(kept or Layer(KEPT_LABEL)).merge(flags)
     if file is not None:
         remembered = KeptJob(base=base, file=file, layer=asked)
     else:
@@ -104,20 +110,38 @@ def _store_in(layers: Sequence[Layer], base: Path) -> StoreAddress | None:
     return None
 
 
+def _identity(found: Found, layers: Sequence[Layer], flags: Layer, default: str, place: KnownJobs) -> Layer:
+    """What a known job keeps from run to run beside its job file: the params and the name that make it this job.
+
+    The file may have another name for it: it was started with --name, imported under another name, or the file was
+    edited. In a shared store only a name that was noted counts: the job file here may be somebody else's.
+    """
+    assert found.kept is not None
+    kept = found.kept.layer
+    # The params that were kept tell its name; those that came into the file since then may be among the flags.
+    given = Layer(FLAGS_LABEL, {"params": flags.get("params", {})})
+    own = job_name([layers[0], given, kept], has_file=True, default_name=default)
+    if own == found.name or place.is_elsewhere(found.name):
+        return kept
+    return kept.merge(Layer(KEPT_LABEL, {"name": escape(found.name)}))
+
+
 def _check_same_name(job: Job, found: Found, place: KnownJobs) -> None:
     """What a shared store says of a job file is true in the folder that it was started in, and here perhaps not."""
     if job.name != found.name and place.is_elsewhere(found.name):
         raise UsageError(
             f"{found.name}: was started with a job file that here, at {job.file}, is the job {job.name}; go to its own "
-            f"folder, or give its job file"
+            f"folder; if it is the same job, use: agentrun start {quote(str(job.file))} --name {quote(found.name)}"
         )
 
 
 def _check_named(job: Job, layers: Sequence[Layer]) -> None:
     """In a store that others share, a name that was made of a folder's would soon be somebody else's, too."""
     if not any(layer.get("name") for layer in layers):
-        where, how = (str(job.file), f'add name = "{job.name}"') if job.file is not None else (job.name, "add --name")
-        raise JobError(f"{where}: a job in a shared store needs a name of its own; {how}, or another one")
+        where, how = job.name, "add --name NAME"
+        if job.file is not None:
+            where, how = str(job.file), f'add name = "{job.name}", or another one'
+        raise JobError(f"{where}: a job in a shared store needs a name of its own; {how}")
 
 
 def find_asked(flags: Layer, root: Path, *, open_place: OpenPlace) -> Found | None:
@@ -155,7 +179,7 @@ def _foundation(
     if found is not None and found.kind == "file" and found.file is not None:
         return _from_file(found.file)
     if found is not None and found.kind == "known":
-        return _from_known(found)
+        return _from_known(found, open_place)
     root, name = state_root(cwd, state_dir, environ), flags.get("name")
     if not name:
         return _from_flags(flags, cwd, root, open_place)
@@ -174,20 +198,43 @@ def _from_flags(flags: Layer, cwd: Path, root: Path, open_place: OpenPlace) -> _
     known = Known(root, open_place)
     names = [one for one in known.names if _is_same_task(known.peek(one), flags, cwd)]
     # Without any, building the job says that there are no items.
-    return _from_known(known.only(names, said="several jobs match")) if names else _Foundation([], cwd, None, "job")
+    if not names:
+        return _Foundation([], cwd, None, "job")
+    return _from_known(known.only(names, said="several jobs match"), open_place)
 
 
 def _from_file(file: Path, *more: Layer) -> _Foundation:
     return _Foundation([read_job_file(file), *more], file.parent, file, default_name(file))
 
 
-def _from_known(found: Found) -> _Foundation:
+def _from_known(found: Found, open_place: OpenPlace) -> _Foundation:
     if found.kept is None:
-        raise UsageError(f"{found.name}: its job.json is gone; give the job file, or the flags, again")
+        raise UsageError(_why_unknown(found, open_place))
     if found.kept.file is not None:
+        if not found.kept.file.is_file() and _is_elsewhere(found, open_place):
+            # Where it would be is no path that anybody has named: the store knows it as seen from another folder.
+            raise UsageError(f"{found.name}: its job file is not in this folder")
         # The file may have another default name by now: its folder was renamed, or copied.
         return _from_file(found.kept.file, found.kept.layer)._replace(name=found.name)
     return _Foundation([found.kept.layer], found.kept.base, None, found.name, found.kept.asked)
+
+
+def _is_elsewhere(found: Found, open_place: OpenPlace) -> bool:
+    assert found.root is not None
+    return open_place(found.root).is_elsewhere(found.name)
+
+
+def _why_unknown(found: Found, open_place: OpenPlace) -> str:
+    """Why nobody knows what was asked, and what to do."""
+    assert found.root is not None
+    if not _is_elsewhere(found, open_place):
+        return f"{found.name}: its job.json is gone; give the job file, or the flags, again"
+    file = found.root.parent / FILE_NAME
+    shown = quote(str(file)) if file.is_file() else "JOB_FILE"
+    return (
+        f"{found.name}: its store no longer has this job; if it was cleared there, start over with: "
+        f"agentrun start {shown} --name {quote(found.name)} --fresh"
+    )
 
 
 def _is_same_task(kept: KeptJob | None, flags: Layer, base: Path) -> bool:

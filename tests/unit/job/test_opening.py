@@ -254,3 +254,34 @@ def test_a_secret_of_the_env_file_is_in_nothing_that_is_kept(tmp_path: Path) -> 
     (tmp_path / ".env").write_text("KEY=sk-canary\n")
     found = opened(tmp_path, "triage.toml")
     assert b"canary" not in found.job_json + orjson.dumps(found.kept.values)
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_a_known_name_means_its_job_though_the_file_has_another_one(tmp_path: Path, is_noted: bool) -> None:
+    """What versions before this one wrote does not note the name."""
+    (tmp_path / "triage.toml").write_text('name = "triage"' + JOB)
+    third = opened(tmp_path, "triage.toml", name="third {{}}", run={"retries": 7})
+    assert read_job_json_of(third)["name"] == "third {{}}"
+    keep(third)
+    (folder_of(third) / "state.json").unlink()
+    (folder_of(third) / "runs").mkdir()
+    if not is_noted:
+        path = folder_of(third) / "job.json"
+        path.write_bytes(orjson.dumps({"version": 1, "file": "triage.toml", "params": {}}))
+    again = opened(tmp_path, "third {}")
+    assert (again.job.name, again.job.retries) == ("third {}", 3)
+    assert folder_of(again) == folder_of(third)
+    assert read_job_json_of(again)["name"] == again.kept.get("name") == "third {{}}"
+    assert opened(tmp_path, "third {}", name="fourth").job.name == "fourth"
+    assert opened(tmp_path, "triage.toml").job.name == "triage"
+    assert "name" not in read_job_json_of(opened(tmp_path, "triage.toml"))
+
+
+def test_a_param_that_is_new_in_the_file_can_be_given_with_the_name(tmp_path: Path) -> None:
+    text = 'name = "triage-{customer}"\n' + JOB + '[params]\ncustomer = ""\n'
+    (tmp_path / "job.toml").write_text(text)
+    keep(opened(tmp_path, "job.toml", params={"customer": "acme"}))
+    (tmp_path / "job.toml").write_text(text + 'region = ""\n')
+    again = opened(tmp_path, "triage-acme", params={"region": "eu"})
+    assert (again.job.name, again.job.params) == ("triage-acme", {"customer": "acme", "region": "eu"})
+    assert read_job_json_of(again)["params"] == {"customer": "acme", "region": "eu"}
