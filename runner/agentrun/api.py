@@ -143,7 +143,7 @@ class _Launching:
         from agentrun.agents.agent import LoadedEnough, agent_from_function, load_agent, loading_in_worker
         from agentrun.job.address import hide_secrets
         from agentrun.job.opening import agent_environment, open_job
-        from agentrun.views.finding import check_one_place, store_of
+        from agentrun.views.finding import address_of, check_one_place, store_of
 
         if loading_in_worker():
             # A script without `if __name__ == "__main__"`, imported for its agent: that is defined by now.
@@ -187,20 +187,29 @@ class _Launching:
             self.store = store_of(self.opened)
             if not self.options.fresh:
                 check_one_place(self.opened)
-        self.environ = agent_environment(self.job, os.environ)
-        os.environ.update(self.environ)
-        self.hidden = hide_secrets(os.environ)
+        # Before `env_file` is read: the agent may have a PGPASSWORD of its own there.
+        self.hidden = hide_secrets(os.environ, address_of(self.opened))
+        self.environ: dict[str, str] = {}
         try:
+            self.environ = agent_environment(self.job, os.environ)
+            os.environ.update(self.environ)
             self.agent = load_agent(self.job) if isinstance(agent, str) else agent_from_function(agent, self.job)
+            if self.options.fresh:
+                self._warn_of_loss()
         except BaseException:
             self._give_environment_back()
             raise
-        if self.options.fresh and (work := given_up(self.store).work_of_people):
-            warnings.warn(f"{self.job.name}: fresh=True gives up {work}", stacklevel=3)
         self.items = items
         self.on_event = on_event
         self.progress = progress
         self.launch: Launch | None = None
+
+    def _warn_of_loss(self) -> None:
+        lost = given_up(self.store)
+        if lost.moved:
+            warnings.warn(f"{self.job.name}: {lost.moved}; fresh=True starts it over here", stacklevel=4)
+        if work := lost.work_of_people:
+            warnings.warn(f"{self.job.name}: fresh=True gives up {work}", stacklevel=4)
 
     async def execute(self) -> Summary:
         from agentrun.launch.execute import execute

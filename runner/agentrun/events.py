@@ -165,7 +165,8 @@ class Stopping:
     reason: str
     in_flight: int
     grace_seconds: float | None = None
-    """How long the items in flight may take; None if they are finished, however long that takes."""
+    """How long the items in flight may take; 0 if they are ended at once, None if they are finished, however long that
+    takes."""
 
 
 @dataclass(frozen=True, slots=True)

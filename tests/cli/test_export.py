@@ -6,12 +6,14 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from cli.conftest import Run
+from cli.conftest import Run, environment
+from cli.terminal import Terminal
 from waiting import eventually
 
 AGENT = """\
@@ -85,6 +87,11 @@ def killed(tmp_path: Path, agentrun: Run, begin: Callable[..., subprocess.Popen[
     return folder
 
 
+def how_to_continue(ended: subprocess.CompletedProcess[str]) -> list[str]:
+    """The words of the command that an import suggests."""
+    return ended.stderr.partition("  to continue:  agentrun ")[2].split()
+
+
 def ran(folder: Path) -> list[str]:
     path = folder / "ran.log"
     return path.read_text().splitlines() if path.exists() else []
@@ -121,6 +128,9 @@ def test_finished_runs_move_too_and_the_next_start_keeps_their_results(
 ) -> None:
     origin, there = tmp_path / "undisturbed", lay_out(tmp_path / "there")
     assert agentrun("export", "letters", "-o", str(there / "x"), "--move", cwd=origin).returncode == 0
+    for command in ("start", "resume"):
+        refused = agentrun(command, "letters", cwd=origin)
+        assert refused.returncode == 2 and "was moved to" in refused.stderr, refused.stderr
     ended = agentrun("import", "x", cwd=there)
     assert ended.returncode == 0 and "to continue:  agentrun start letters\n" in ended.stderr, ended.stderr
     ended = agentrun("start", "letters", cwd=there)
@@ -203,8 +213,7 @@ def test_a_job_named_after_its_folder_continues_in_another_folder(tmp_path: Path
     assert agentrun("export", "night", "-o", "../y", "--move", cwd=there).returncode == 0
     last = lay_out(tmp_path / "last", unnamed)
     ended = agentrun("import", "../y", cwd=last)
-    assert "to continue:  agentrun start job.toml --name night\n" in ended.stderr, ended.stderr
-    assert agentrun("start", "job.toml", "--name", "night", cwd=last).returncode == 0
+    assert agentrun(*how_to_continue(ended), cwd=last).returncode == 0
     assert ran(last) == []
 
 
@@ -272,3 +281,204 @@ def test_a_file_is_sealed_where_there_is_a_key(tmp_path: Path, agentrun: Run, ki
     assert not (there / ".agentrun").exists()
     assert agentrun("import", file, cwd=there, AGENTRUN_KEY=key).returncode == 0
     assert agentrun("resume", "letters", cwd=there).returncode == 0
+
+
+# ---- what is refused where a job was moved away
+
+
+def test_nothing_is_posted_to_a_job_that_was_moved_away(agentrun: Run, killed: Path) -> None:
+    assert agentrun("export", "letters", "--move", cwd=killed).returncode == 0
+    refused = agentrun("start", "letters", cwd=killed).stderr
+    assert "was moved to" in refused
+    inbox = {path.name for path in (killed / ".agentrun/letters/inbox").iterdir()}
+    for command in (
+        ["answer", "letters", "ask ben", "--yes"],
+        ["answer", "letters", "--all", "--no"],
+        ["answer", "letters", "ask ben", "--take-back"],
+        ["redo", "letters", "ada"],
+        ["redo", "letters", "--from", "0", "--yes"],
+        ["edit", "letters", "ada", "--output", '"by hand"'],
+        ["skip", "letters", "late"],
+        ["review", "letters"],
+        ["review", "letters", "--list", "--json"],
+        ["start", "job.toml", "--plan"],
+        ["resume", "letters", "--plan"],
+    ):
+        ended = agentrun(*command, cwd=killed)
+        assert (ended.returncode, ended.stderr, ended.stdout) == (2, refused, ""), command
+    assert {path.name for path in (killed / ".agentrun/letters/inbox").iterdir()} == inbox
+    undone = agentrun("export", "letters", "--undo", cwd=killed)
+    assert undone.stderr == (
+        "letters: the move is undone, and the job can run here; make sure that it runs nowhere else\n"
+    )
+    assert agentrun("skip", "letters", "late", cwd=killed).returncode == 0
+
+
+def test_what_is_left_of_a_job_that_was_moved_away_is_cleared(agentrun: Run, killed: Path) -> None:
+    assert agentrun("export", "letters", "--move", cwd=killed).returncode == 0
+    ended = agentrun("clear", "letters", "--yes", cwd=killed)
+    assert ended.returncode == 0, ended.stderr
+    assert agentrun("start", "job.toml", "--plan", cwd=killed).returncode == 0
+
+
+def test_a_start_over_of_a_job_that_was_moved_away_names_the_move(agentrun: Run, killed: Path) -> None:
+    assert agentrun("export", "letters", "--move", cwd=killed).returncode == 0
+    planned = agentrun("start", "letters", "--fresh", "--plan", cwd=killed)
+    assert planned.returncode == 0
+    assert f"  was moved to {killed}/letters.agentrun on " in planned.stdout
+    assert "it asks first, or needs --yes" in planned.stdout
+    before = ran(killed)
+    ended = agentrun("start", "letters", "--fresh", cwd=killed)
+    assert ended.returncode == 2 and "add --yes" in ended.stderr
+    assert ended.stderr.startswith(f"letters: was moved to {killed}/letters.agentrun on "), "the move comes first"
+    opened = Terminal("start", "letters", "--fresh", cwd=killed)
+    assert "was moved to" in opened.until("start over? [y/N]")
+    opened.type("n")
+    assert opened.end()[0] == 2
+    assert ran(killed) == before
+    ended = agentrun("resume", "letters", cwd=killed)
+    assert ended.returncode == 2 and "was moved to" in ended.stderr, "the mark is still there"
+    ended = agentrun("start", "letters", "--fresh", "--yes", cwd=killed)
+    assert ended.returncode == 3, ended.stderr
+    assert f"  was moved to {killed}/letters.agentrun on " in ended.stderr
+    assert "and may run there as well" in ended.stderr
+    assert "was moved" not in agentrun("start", "letters", "--fresh", "--yes", cwd=killed).stderr
+
+
+# ---- the store of the job file
+
+
+def with_store(address: str) -> str:
+    return JOB.replace("output", f'store = "{address}"\noutput')
+
+
+def store_of(agentrun: Run, folder: Path, *flags: str) -> str | None:
+    found = json.loads(agentrun("status", "letters", "--json", *flags, cwd=folder).stdout)["store"]
+    assert found is None or isinstance(found, str)
+    return found
+
+
+def test_a_job_is_imported_into_the_store_that_its_job_file_names(
+    tmp_path: Path, agentrun: Run, killed: Path, undisturbed: dict[str, bytes]
+) -> None:
+    assert agentrun("export", "letters", "--move", cwd=killed).returncode == 0
+    there = lay_out(tmp_path / "there", with_store("sqlite:///../jobs.db"))
+    address = f"sqlite:///{tmp_path}/jobs.db"
+    ended = agentrun("import", str(killed / "letters.agentrun"), cwd=there)
+    assert ended.returncode == 0, ended.stderr
+    assert f"  in the store {address}, which job.toml names\n" in ended.stderr
+    assert "  to continue:  agentrun resume letters\n" in ended.stderr
+    assert store_of(agentrun, there) == address
+    ended = agentrun("resume", "letters", cwd=there)
+    assert ended.returncode == 0, ended.stderr
+    assert results(there) == undisturbed
+
+
+def test_also_under_another_name_and_from_a_job_file_of_another_name(
+    tmp_path: Path, agentrun: Run, killed: Path
+) -> None:
+    assert agentrun("export", "letters", cwd=killed).returncode == 0
+    file, there = str(killed / "letters.agentrun"), lay_out(tmp_path / "there", with_store("sqlite:///../jobs.db"))
+    assert agentrun("import", file, "--name", "post", cwd=there).returncode == 0
+    assert agentrun("resume", "post", cwd=there).returncode == 0
+    # A run that is finished keeps its other name, too.
+    assert agentrun("export", "post", cwd=there).returncode == 0
+    last = lay_out(tmp_path / "last", with_store("sqlite:///jobs.db"))
+    for name in ("post", "mail"):
+        ended = agentrun("import", str(there / "post.agentrun"), "--name", name, cwd=last)
+        assert ended.returncode == 0, ended.stderr
+        ended = agentrun(*how_to_continue(ended), cwd=last)
+        assert ended.returncode == 0 and f"{name}: nothing to run" in ended.stderr, ended.stderr
+        assert ran(last) == []
+    elsewhere = lay_out(tmp_path / "elsewhere", with_store("sqlite:///../jobs.db"))
+    (elsewhere / "job.toml").rename(elsewhere / "letters.toml")
+    ended = agentrun("import", file, cwd=elsewhere)
+    assert ended.returncode == 0 and "which letters.toml names" in ended.stderr, ended.stderr
+    # That of another job does not count.
+    other = lay_out(tmp_path / "other", with_store("sqlite:///../jobs.db").replace("letters", "others"))
+    (other / "job.toml").rename(other / "others.toml")
+    ended = agentrun("import", file, cwd=other)
+    assert ended.returncode == 0 and "store" not in ended.stderr, ended.stderr
+
+
+def test_a_store_that_contradicts_the_job_file_is_refused_before_anything_is_imported(
+    tmp_path: Path, agentrun: Run, killed: Path
+) -> None:
+    assert agentrun("export", "letters", cwd=killed).returncode == 0
+    file, there = str(killed / "letters.agentrun"), lay_out(tmp_path / "there", with_store("sqlite:///../jobs.db"))
+    for other in ("sqlite:///other.db", "folder"):
+        ended = agentrun("import", file, "--store", other, cwd=there)
+        assert ended.returncode == 2, ended.stderr
+        assert f"job.toml: names the store sqlite:///{tmp_path}/jobs.db, and --store is " in ended.stderr
+    assert not (there / ".agentrun").exists() and not (there / "other.db").exists()
+    assert not (tmp_path / "jobs.db").exists()
+    # The same place in other words.
+    assert agentrun("import", file, "--store", f"sqlite:///{tmp_path}/jobs.db", cwd=there).returncode == 0
+    assert agentrun("resume", "letters", cwd=there).returncode == 0
+
+
+def test_without_any_other_a_job_is_imported_into_the_store_of_the_environment(
+    tmp_path: Path, agentrun: Run, killed: Path
+) -> None:
+    assert agentrun("export", "letters", cwd=killed).returncode == 0
+    file, there = str(killed / "letters.agentrun"), lay_out(tmp_path / "there")
+    address = f"sqlite:///{tmp_path}/env.db"
+    ended = agentrun("import", file, cwd=there, AGENTRUN_STORE=address)
+    assert ended.returncode == 0 and f"  in the store {address}\n" in ended.stderr, ended.stderr
+    assert store_of(agentrun, there) == address
+    assert agentrun("resume", "letters", cwd=there, AGENTRUN_STORE=address).returncode == 0
+    named = lay_out(tmp_path / "named", with_store("folder"))
+    assert agentrun("import", file, cwd=named, AGENTRUN_STORE=address).returncode == 0
+    assert store_of(agentrun, named) is None
+
+
+def test_a_name_that_is_taken_in_a_store_is_told_with_the_store(tmp_path: Path, agentrun: Run, killed: Path) -> None:
+    assert agentrun("export", "letters", cwd=killed).returncode == 0
+    file, address = str(killed / "letters.agentrun"), f"sqlite:///{tmp_path}/jobs.db"
+    first, second = lay_out(tmp_path / "first"), lay_out(tmp_path / "second")
+    assert agentrun("import", file, "--store", address, cwd=first).returncode == 0
+    ended = agentrun("import", file, "--store", address, cwd=second)
+    assert ended.returncode == 2
+    assert f"letters: a job of that name is in {address} already; " in ended.stderr
+    command = f"agentrun clear letters --store {address}"
+    assert ended.stderr.endswith(f"remove that one with: {command}\n")
+    assert agentrun(*command.split()[1:], "--yes", cwd=second).returncode == 0
+    assert agentrun("import", file, "--store", address, cwd=second).returncode == 0
+    # Where the folder knows the store, the name says enough.
+    ended = agentrun("import", file, "--store", address, cwd=second)
+    assert ended.stderr.endswith("remove that one with: agentrun clear letters\n"), ended.stderr
+    assert agentrun("export", "letters", "-o", "away", "--move", "--store", address, cwd=second).returncode == 0
+    third = lay_out(tmp_path / "third")
+    ended = agentrun("skip", "letters", "late", "--store", address, cwd=third)
+    assert ended.returncode == 2 and ended.stderr.endswith(f"agentrun export letters --store {address} --undo\n")
+
+
+# ---- what is not in the file
+
+
+def test_an_export_says_only_what_is_really_not_in_it(tmp_path: Path, agentrun: Run, killed: Path) -> None:
+    ended = agentrun("export", "letters", cwd=killed)
+    assert "  not in it: the job file, the agent and the items; copy them too\n" in ended.stderr
+    agent = lay_out(tmp_path / "agent")
+    (agent / "job.toml").unlink()
+    started = ("start", "agent.py:letter", "--name", "spooled", "--items", "-")
+    assert agentrun(*started, cwd=agent, stdin="ada\nask ben\n").returncode == 3
+    ended = agentrun("export", "spooled", cwd=agent)
+    assert "  not in it: the agent; copy it too\n" in ended.stderr, ended.stderr
+    there = tmp_path / "there"
+    there.mkdir()
+    shutil.copy(agent / "agent.py", there)
+    assert agentrun("import", str(agent / "spooled.agentrun"), cwd=there).returncode == 0
+    assert agentrun("answer", "spooled", "--all", "--yes", "--resume", cwd=there).returncode == 0
+    (agent / "run.py").write_text(
+        "import agentrun\n\ndef up(item):\n    return item.text.upper()\n\n"
+        "agentrun.run(up, items=['a', 'b'], name='python', isolation='thread')\n"
+    )
+    subprocess.run([sys.executable, "run.py"], cwd=agent, env=environment(), check=True, capture_output=True)
+    ended = agentrun("export", "python", cwd=agent)
+    assert "  not in it: the agent; copy it too\n" in ended.stderr, ended.stderr
+    assert (
+        agentrun("start", "--name", "cat", "--items", "letters.txt", "--", "cat", "{path}", cwd=agent).returncode == 0
+    )
+    ended = agentrun("export", "cat", cwd=agent)
+    assert "  not in it: the program and the items; copy them too\n" in ended.stderr, ended.stderr

@@ -49,6 +49,7 @@ from agentrun.store.registry import register
 from agentrun.system.deadlines import Deadline
 from agentrun.system.disk import Disk
 from agentrun.values.clock import now_text
+from agentrun.values.units import format_duration
 
 COMPACT_OVER_BYTES = 64 * 1024 * 1024
 LEASE_LOOK_SECONDS = 1.0
@@ -335,10 +336,10 @@ class Launch:
 
     # ---- stopping and ending
 
-    def request_stop(self, signal_number: int) -> None:
-        """On a signal: no new items; those in flight have `grace` to finish. A signal in that time ends them at
-        once."""
-        name = _SIGNAL_NAMES.get(signal_number, signal_number)
+    def request_stop(self, signal_number: int, *, by: str = "") -> None:
+        """On a signal, or as if on one: no new items; those in flight have `grace` to finish. A second request in that
+        time ends them at once. `by` says who asked, if it was not the signal itself."""
+        name = by or _SIGNAL_NAMES.get(signal_number, str(signal_number))
         reason = StopReason(128 + signal_number, f"stopped by {name}", has_grace=True)
         if self._slots is None:
             self._early_stop = reason
@@ -363,15 +364,20 @@ class Launch:
 
         The next commit then waits for the store. If that still knows us as the holder, the launch continues.
         """
-        stops = 0
+        stops, trouble = 0, ""
         while True:
             await asyncio.sleep(LEASE_LOOK_SECONDS)
+            if bool(self._store.trouble) != bool(trouble):
+                patience = format_duration(self._job.store_patience_seconds)
+                trouble = self._store.trouble
+                said = f"{trouble}; trying again for up to {patience}" if trouble else "the store answers again"
+                self._watcher(Warned(said))
             while stops < self.lease.stops_asked:
                 stops += 1
-                self.request_stop(signal.SIGTERM)
+                self.request_stop(signal.SIGTERM, by="agentrun stop")
             if self.lease.is_lost and (slots.stop_reason is None or slots.in_flight):
-                reason = f"{self._store.where} does not answer, and the lease on the job has run out"
-                slots.stop(StopReason(75, reason, resume_at=now_text(), waits_for="the store"))
+                reason = f"the lease on the job in {self._store.where} has run out"
+                slots.stop(StopReason(75, reason, resume_at=now_text(), waits_for="the store", is_at_once=True))
                 slots.cancel()
 
     def _grant_grace(self, slots: Slots) -> None:

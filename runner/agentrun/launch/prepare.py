@@ -35,6 +35,7 @@ from agentrun.runs.places import (
 from agentrun.runs.recovery import check_item_files, check_run_output, has_messages, open_items, recover, run_output
 from agentrun.runs.reuse import as_kept, is_as_finished, open_run
 from agentrun.runs.run import Run
+from agentrun.store.moving import moved_note
 from agentrun.store.port import Reader, Store
 from agentrun.system.disk import Disk
 from agentrun.values.clock import now_seconds, seconds_of, seconds_until
@@ -211,7 +212,7 @@ class Preparation:
                 output=run.output,
                 resumed=not is_first,
                 last=ended[0] if is_first and ended else None,
-                notes=(*run.notes, *self.notes),
+                notes=(*move_notes(self.store, self.options), *run.notes, *self.notes),
                 from_run=context.from_run if not context.launches else "",
             )
         )
@@ -237,6 +238,12 @@ def new_series(job: Job, ended: Iterable[Summary], abandoned: Checkpoint | None)
     before = abandoned.context if abandoned is not None else last_finished(ended)
     checkpoint.context.spool = before.spool if before is not None else None
     return checkpoint
+
+
+def move_notes(store: Store, options: Options) -> tuple[str, ...]:
+    """What --fresh says about a job that was moved away. Only --fresh starts such a job."""
+    note = moved_note(store) if options.fresh else ""
+    return (note,) if note else ()
 
 
 def check_time(job: Job, found: Checkpoint, options: Options) -> None:

@@ -13,7 +13,7 @@ from agentrun.checkpoint.record import Record
 from agentrun.checkpoint.summary import Summary, checkpoint_after, last_finished, next_number
 from agentrun.errors import AgentrunError, CheckpointError
 from agentrun.events import Planned
-from agentrun.launch.prepare import new_series
+from agentrun.launch.prepare import move_notes, new_series
 from agentrun.launch.pricing import check_price
 from agentrun.outputs.claim import Claim
 from agentrun.outputs.output import Output
@@ -23,6 +23,7 @@ from agentrun.runs.places import bring_here, brought_here, place_of
 from agentrun.runs.plan import Plan
 from agentrun.runs.recovery import check_item_files, check_plan, check_run_output, open_items, recover, run_output
 from agentrun.runs.reuse import as_kept, is_as_finished
+from agentrun.store.moving import check_not_moved
 from agentrun.store.port import Posted, Store
 
 if TYPE_CHECKING:
@@ -47,7 +48,11 @@ class Prospect:
 
 
 def plan_launch(job: Job, store: Store, *, agent: str, options: Options) -> Prospect:
-    """The plan of a launch that is not started. A runner may be at work meanwhile."""
+    """The plan of a launch that is not started. A runner may be at work meanwhile.
+
+    UsageError, as from the launch, if the job was moved away.
+    """
+    check_not_moved(store, job.name, fresh=options.fresh)
     try:
         with store.reader(accept_edits=options.accept_edits) as reader:
             found, ended = reader.checkpoint, reader.summaries
@@ -135,7 +140,7 @@ class _Preview:
             output=output.path,
             resumed=not is_first,
             last=self.ended[0] if is_first and self.ended else None,
-            notes=notes,
+            notes=(*move_notes(store, self.options), *notes),
             from_run=context.from_run if not context.launches else "",
         )
         return Prospect(planned, item, refusals[0] if refusals and nothing is None else "", nothing)

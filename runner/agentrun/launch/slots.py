@@ -377,7 +377,7 @@ class Slots:
             if before is not None and before.resume_at and not reason.resume_at:
                 reason = replace(reason, resume_at=before.resume_at, waits_for=before.waits_for)
             self.stop_reason = reason
-            grace = self._run.job.grace_seconds if reason.has_grace else None
+            grace = 0.0 if reason.is_at_once else self._run.job.grace_seconds if reason.has_grace else None
             if not reason.probe_at:
                 self._watcher(Stopping(reason.text, len(self._attempting), grace))
 

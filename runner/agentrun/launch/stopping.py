@@ -28,6 +28,8 @@ class StopReason:
     """The limit that was reached: budget, failures, limit, only, pilot, until or max_time."""
     has_grace: bool = False
     """Attempts in flight are cancelled when the grace period is over."""
+    is_at_once: bool = False
+    """Attempts in flight are cancelled at once."""
 
     @property
     def passes_at(self) -> str:

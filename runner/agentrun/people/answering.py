@@ -20,7 +20,7 @@ from agentrun.people.messages import (
     question_of,
     typed_details,
 )
-from agentrun.people.posting import listed, post, run_of
+from agentrun.people.posting import check_here, listed, post, run_of
 from agentrun.people.selecting import Selection, find_item, select_one, words_for
 from agentrun.views.finding import KnownJob
 from agentrun.views.item import ItemView
@@ -154,6 +154,7 @@ def take_back(
     With `asked`, the answer to that question and to no other: UsageError if the item asks another one by now, or none.
     """
     with listed(known, listing, warn) as items:
+        check_here(known, items.reader.run_id)
         view = select_one(known, items, selection)
         was_answered = any(step.kind == "answer" for step in items.steps(view))
     _check_asks(known, view, asked)

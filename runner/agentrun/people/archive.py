@@ -12,14 +12,18 @@ import re
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import msgspec
 
 from agentrun.checkpoint.message import is_run_id
-from agentrun.errors import CheckpointError, LaterError
+from agentrun.errors import CheckpointError, LaterError, UsageError
 from agentrun.people.inflated import BLOCK, GZIP, Inflated, damaged, not_an_export
 from agentrun.store.port import is_side
+from agentrun.system.disk import PIECE_BYTES, open_to_read
 from agentrun.values.text import is_unicode
 
 FORMAT, VERSION = "agentrun export", 1
@@ -226,6 +230,17 @@ class Archive:
         if digest.hexdigest() != entry.sha256:
             raise self._damaged(f"{entry.name} was changed (its SHA-256 does not match)")
 
+    def content_of(self, name: str) -> bytes | None:
+        """The bytes of one member, which reads the file up to there; None if there is no such member."""
+        if not any(entry.name == name for entry in self.manifest.members):
+            return None
+        for entry, pieces in self.members():
+            if entry.name == name:
+                return b"".join(pieces)
+            for _ in pieces:
+                pass
+        return None
+
     def verify(self) -> None:
         """Read everything to its end, and check it."""
         for _, pieces in self.members():
@@ -234,6 +249,19 @@ class Archive:
 
     def _damaged(self, what: str) -> CheckpointError:
         return damaged(self._where, what)
+
+
+@contextmanager
+def open_export(file: Path, opening: Transform) -> Iterator[Archive]:
+    """The export file, from its beginning; UsageError if it cannot be read."""
+    try:
+        opened = open_to_read(file)
+    except FileNotFoundError:
+        raise UsageError(f"{file}: there is no such file") from None
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read: {error.strerror}") from None
+    with opened as readable:
+        yield Archive(opening(iter(partial(readable.read, PIECE_BYTES), b"")), str(file))
 
 
 def is_member_name(name: str, *, outputs: int) -> bool:

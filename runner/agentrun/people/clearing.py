@@ -43,6 +43,10 @@ def clearable_jobs(catalogue: Catalogue, *, older_than_seconds: float = 0.0) -> 
 def _why_spared(store: Store, view: JobView) -> str:
     if view.status in ("damaged", "unreachable"):
         return "its state cannot be read"
+    if view.figures_only:
+        return "sealed, and its key is not given" if view.sealed else "not sealed, but a key is set"
+    if view.status == "moved":
+        return "moved away, which can still be undone here"
     if view.status != "finished":
         return "unfinished"
     try:

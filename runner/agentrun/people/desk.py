@@ -2,7 +2,8 @@
 
 Each function takes a job and a selection of its items, posts messages to the job's inbox without the lock, and returns
 what was posted. A runner at work processes them within two seconds; otherwise the next launch does. `warn` is told what
-the caller should know about the items, before anything is posted and also if nothing is.
+the caller should know about the items, before anything is posted and also if nothing is. A job that was moved away can
+be looked at, and everything else is refused with UsageError.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from agentrun.people.messages import (
     redo_message,
     skip_message,
 )
-from agentrun.people.posting import listed, post, refusing, run_of
+from agentrun.people.posting import check_here, listed, post, refusing, run_of
 from agentrun.people.selecting import Selection, select, select_one, words_for
 from agentrun.views.finding import KnownJob
 from agentrun.views.item import ItemView
@@ -42,6 +43,7 @@ __all__ = [
     "answer",
     "answer_all",
     "answer_each",
+    "check_here",
     "edit",
     "is_answered",
     "open_items",

@@ -11,14 +11,11 @@ import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from shlex import quote
 
 from agentrun.checkpoint.checkpoint import Checkpoint
-from agentrun.errors import JobError, UsageError
+from agentrun.errors import JobError, LaterError, UsageError
 from agentrun.job.build import job_name
-from agentrun.job.fields import FLAGS_LABEL, Layer
 from agentrun.job.file import default_name, read_job_file
 from agentrun.job.kept import KeptJob
 from agentrun.outputs.claim import drop_claim
@@ -26,22 +23,22 @@ from agentrun.people.archive import (
     FORMAT,
     RUNS,
     VERSION,
-    Archive,
     Manifest,
     Transform,
     archive_pieces,
     entry_of,
+    open_export,
     unchanged,
 )
-from agentrun.people.packing import Packed, pack, places_of
+from agentrun.people.destination import checked_name
+from agentrun.people.packing import Packed, kept_apart, pack, places_of
 from agentrun.people.unpacking import Arrival, unpacked
 from agentrun.store.jobs import Jobs
-from agentrun.store.moving import MOVED, Moved, mark_moved, moved_away, read_mark
+from agentrun.store.moving import MOVED, Moved, command_for, mark_moved, moved_away, read_mark
 from agentrun.store.port import Catalogue, Contents, HistoryEvent, Store
-from agentrun.system.disk import PIECE_BYTES, Disk, discard, disk_errors, open_to_read, sync_folder, temporary_name
+from agentrun.system.disk import Disk, discard, disk_errors, sync_folder, temporary_name
 from agentrun.system.guardian import end_launch
 from agentrun.values.clock import now_text
-from agentrun.values.templates import escape
 from agentrun.views.finding import KnownJob
 
 
@@ -54,6 +51,8 @@ class Exported:
     is_unfinished: bool
     left_out: tuple[str, ...] = ()
     """What could not be exported, each with the reason."""
+    apart: tuple[str, ...] = ()
+    """What the job needs besides, and no export has: the user's own files, such as the job file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +94,8 @@ def export_job(
 ) -> Exported:
     """Write everything of the job to `file`; with `move`, it does not run here any more.
 
-    BusyError if a runner is at work. Nothing of the job changes, but for the mark of a move.
+    BusyError if a runner is at work. Nothing of the job changes, but for the mark of a move. LaterError, and nothing
+    is moved, if something is posted meanwhile: it would be left behind.
     """
     store, file, disk = known.store, Path(os.path.abspath(file)), disk or Disk()
     _check_target(file, overwrite=overwrite)
@@ -111,11 +111,17 @@ def export_job(
         manifest = _manifest(known.name, store, contents, packed, move=move)
         with disk_errors(file):
             pieces = sealing(archive_pieces(manifest, packed.members))
-            size = _write(disk, file, pieces, manifest, store, overwrite=overwrite)
+            size = _write(disk, file, pieces, manifest, store, contents, overwrite=overwrite)
         if move:
             drop_claim(found.context.output if found is not None else "", store.folder)
         store.note(HistoryEvent(at=manifest.at, event="export", reason=f"{'moved' if move else 'copied'} to {file}"))
-    return Exported(file=file, size=size, is_unfinished=found is not None, left_out=tuple(packed.left_out))
+    return Exported(
+        file=file,
+        size=size,
+        is_unfinished=found is not None,
+        left_out=tuple(packed.left_out),
+        apart=kept_apart(store, contents),
+    )
 
 
 def undo_move(known: KnownJob, *, wait_seconds: float = 1.0) -> None:
@@ -185,7 +191,14 @@ def _manifest(name: str, store: Store, contents: Contents, packed: Packed, *, mo
 
 
 def _write(
-    disk: Disk, file: Path, pieces: Iterable[bytes], manifest: Manifest, store: Store, *, overwrite: bool
+    disk: Disk,
+    file: Path,
+    pieces: Iterable[bytes],
+    manifest: Manifest,
+    store: Store,
+    contents: Contents,
+    *,
+    overwrite: bool,
 ) -> int:
     """The file, whole and durable under a temporary name; then the mark, if the job is moved; then its name."""
     temporary, size = temporary_name(file.parent, file.name), 0
@@ -209,9 +222,22 @@ def _write(
             store,
             Moved(at=manifest.at, host=manifest.host, file=str(file), temporary=temporary, run_id=manifest.run_id),
         )
+        if _has_more_posted(store, contents):
+            # Without the mark before the file: until then this is an interrupted move, which can be undone.
+            store.forget(MOVED)
+            discard(disk, temporary)
+            raise LaterError(
+                f"{manifest.job}: something was posted while it was exported, so it was not moved; run the same "
+                f"command again"
+            )
     disk.replace(temporary, str(file))
     sync_folder(disk, file.parent)
     return size
+
+
+def _has_more_posted(store: Store, contents: Contents) -> bool:
+    letters = {one.name for one in contents.letters}
+    return any(one.name not in letters for one in store.inbox() if one.message is not None)
 
 
 # ---- in
@@ -232,17 +258,17 @@ def import_job(
     job of that name. A job that was moved away from here may come back, and takes the place of what is left of it.
     """
     file = Path(os.path.abspath(file))
-    with _opened(file, opening) as export:
+    with open_export(file, opening) as export:
         manifest = export.manifest
         # Everything, before anything is made: a file that is damaged at its end leaves nothing behind.
         export.verify()
-    name = _checked_name(name or manifest.job)
+    name = checked_name(name or manifest.job)
     if isinstance(catalogue, Jobs):
         catalogue.check_one_place(name)
     store = catalogue.store(name)
     with _held(store, wait_seconds):
         is_back = _is_back(store, name, manifest)
-        with _opened(file, opening) as export, unpacked(export, store) as staged:
+        with open_export(file, opening) as export, unpacked(export, store) as staged:
             arrival = Arrival(export.manifest, staged, str(file), store, name, here=here)
             if not is_back:
                 arrival.check_free()
@@ -285,41 +311,26 @@ def _own_name(kept: KeptJob | None) -> str:
         return ""
 
 
-@contextmanager
-def _opened(file: Path, opening: Transform) -> Iterator[Archive]:
-    try:
-        opened = open_to_read(file)
-    except FileNotFoundError:
-        raise UsageError(f"{file}: there is no such file") from None
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read: {error.strerror}") from None
-    with opened as readable:
-        yield Archive(opening(iter(partial(readable.read, PIECE_BYTES), b"")), str(file))
-
-
-def _checked_name(name: str) -> str:
-    """The name, which becomes that of a folder; JobError if it cannot."""
-    return job_name([Layer(FLAGS_LABEL, {"name": escape(name)})], has_file=False, default_name="job")
-
-
 def _is_back(store: Store, name: str, manifest: Manifest) -> bool:
     """Whether the job comes back to where it was moved away from. UsageError if another one is in its place."""
     found, ended = _load(store), store.summaries()
     if found is None and not ended:
         return False
     mark = read_mark(store)
+    there = f"in {store.where}" if store.where else "here"
     if mark is None:
         raise UsageError(
-            f"{name}: a job of that name is here already; import this one under another name with --name, or remove "
-            f"that one with: agentrun clear {quote(name)}"
+            f"{name}: a job of that name is {there} already; import this one under another name with --name, or remove "
+            f"that one with: {command_for('clear', store, name)}"
         )
     runs = {manifest.run_id, *(_run_of(entry.name) for entry in manifest.members)}
     if mark.run_id not in runs:
-        raise UsageError(f"{name}: the job that was moved away from here is another one; import this one with --name")
+        away = f"from {store.where}" if store.where else "from here"
+        raise UsageError(f"{name}: the job that was moved away {away} is another one; import this one with --name")
     if found is not None and found.run_id == manifest.run_id and (manifest.seq or found.seq) < found.seq:
         raise UsageError(
-            f"{name}: the export is older than what is here (commit {manifest.seq}, and here {found.seq}); import a "
-            f"newer one, or continue here with: agentrun export {quote(name)} --undo"
+            f"{name}: the export is older than what is {there} (commit {manifest.seq}, and there {found.seq}); import "
+            f"a newer one, or continue with what is {there}: {command_for('export', store, name)} --undo"
         )
     return True
 

@@ -1,6 +1,7 @@
 """What an export of a job holds, as members of an archive: nothing is written here.
 
-The job file, the agent and the items are not among them: they are the user's own, in a repository of theirs.
+The job file, the agent and the items are not among them (`kept_apart`): they are the user's own, in a repository of
+theirs. Items from standard input or Python are kept with the run, and so among them.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import msgspec
 from agentrun.checkpoint.checkpoint import Checkpoint, encode_checkpoint
 from agentrun.checkpoint.record import PublishedFile, decode_record
 from agentrun.checkpoint.summary import encode_summary, last_finished
-from agentrun.errors import CheckpointError
-from agentrun.job.kept import JOB_JSON, decode_job_json
+from agentrun.errors import CheckpointError, JobError
+from agentrun.job.file import read_job_file
+from agentrun.job.kept import JOB_JSON, KeptJob, decode_job_json
+from agentrun.job.prompt import prompt_file
 from agentrun.outputs.files import files_folder
 from agentrun.outputs.workspace import Workspace
 from agentrun.outputs.written import WrittenList
@@ -66,17 +69,54 @@ def pack(store: Store, contents: Contents) -> Packed:
     return packed
 
 
+def kept_apart(store: Store, contents: Contents) -> tuple[str, ...]:
+    """What the job needs and the export does not have: the user's own files, in words."""
+    kept = _kept_job(store, contents)
+    layer, parts = kept.layer if kept is not None else None, []
+    if kept is None or kept.file is not None:
+        parts.append("the job file")
+        try:
+            layer = read_job_file(kept.file) if kept is not None and kept.file is not None else None
+        except JobError:
+            layer = None
+    prompt = layer.get("prompt") if layer is not None else None
+    if not isinstance(prompt, str):
+        parts.append("the program" if layer is not None and layer.get("command") else "the agent")
+    elif prompt_file(prompt):
+        parts.append("the prompt")
+    if not _has_items(contents):
+        parts.append("the items")
+    return tuple(parts)
+
+
+def _has_items(contents: Contents) -> bool:
+    """Whether the items came from outside, and are kept: those of the unfinished run, or of the last one."""
+    last = last_finished([one.summary for one in contents.ended])
+    spool = contents.checkpoint.context.spool if contents.checkpoint is not None else last.spool if last else None
+    return spool is not None and spool in contents.sides
+
+
 def places_of(store: Store, contents: Contents) -> tuple[str, str]:
     """The folder that holds the state folder, and the job's own; empty where that is not known."""
     if store.folder is None:
         return "", ""
-    root = Path(os.path.abspath(store.folder.parent))
+    kept = _kept_job(store, contents)
+    return str(_root(store.folder).parent), str(kept.base) if kept is not None else ""
+
+
+def _kept_job(store: Store, contents: Contents) -> KeptJob | None:
+    """How the job was started; None if that is not known."""
     pieces = contents.sides.get(JOB_JSON)
+    if store.folder is None or pieces is None:
+        return None
     try:
-        kept = decode_job_json(b"".join(pieces()), root=root) if pieces is not None else None
+        return decode_job_json(b"".join(pieces()), root=_root(store.folder))
     except CheckpointError:
-        kept = None
-    return str(root.parent), str(kept.base) if kept is not None else ""
+        return None
+
+
+def _root(folder: Path) -> Path:
+    return Path(os.path.abspath(folder.parent))
 
 
 def _with_newlines(lines: Pieces) -> Iterator[bytes]:

@@ -70,11 +70,14 @@ def relocate_summary(summary: Summary, name: str, outputs: Moves, lists: Mapping
     return structs.replace(summary, job=name, place="", output=output)
 
 
-def relocate_job(kept: KeptJob, name: str, places: Relocation) -> KeptJob:
-    """What was asked, for the same job here."""
+def relocate_job(kept: KeptJob, name: str, places: Relocation, *, was: str) -> KeptJob:
+    """What was asked, for the same job here; `was` is the name that it had before."""
     if kept.file is not None:
-        file = places.path(str(kept.file)) or kept.file
-        return replace(kept, file=file, base=file.parent)
+        file, layer = places.path(str(kept.file)) or kept.file, kept.layer
+        if name != was or layer.get("name"):
+            # Not the name that the job file gives it.
+            layer = layer.merge(Layer(layer.label, {"name": escape(name)}))
+        return replace(kept, file=file, base=file.parent, layer=layer)
     values: dict[str, Any] = {**kept.layer.values, "name": escape(name)}
     base = places.path(str(kept.base)) or kept.base
     return replace(kept, base=base, layer=Layer(kept.layer.label, values))

@@ -159,7 +159,7 @@ class Arrival:
             kept = decode_job_json(path.read_bytes(), root=Path(self._manifest.home, "state"))
         except CheckpointError:
             return None
-        return relocate_job(kept, self._name, self._places)
+        return relocate_job(kept, self._name, self._places, was=self._manifest.job)
 
     def _folders_before(self) -> Iterator[str]:
         """The job's folder where it was exported, in its last launch, and in the runs that ended: perhaps elsewhere."""

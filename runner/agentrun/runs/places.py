@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.checkpoint.ledger import DONE
 from agentrun.checkpoint.summary import Summary
 from agentrun.errors import PlanError
+from agentrun.job.home import shared_place
 from agentrun.job.job import Job
 from agentrun.job.options import Options
 from agentrun.outputs.files import differing_files, files_folder
@@ -34,7 +34,7 @@ class Place:
 def place_of(job: Job, store: Store) -> Place | None:
     """Where the job is, as seen from its state; None for a store that is nowhere."""
     if store.where:
-        return Place(f"{socket.gethostname()}:{job.base}", is_shared=True)
+        return Place(shared_place(job.base), is_shared=True)
     if store.folder is None:
         return None
     home = store.folder.parent.parent
@@ -91,7 +91,9 @@ def check_same_place(job: Job, place: Place | None, was: str, which: str, option
         return
     belongs = f"{job.name}: {which} of this name belongs to {was}, but this job is in {place.text}"
     if place.is_shared:
+        verb, fresh = "resume" if options.resume else "start", " --fresh" if options.fresh else ""
+        command = f"agentrun {verb} {shlex.quote(job.name)}{fresh} --adopt"
         raise PlanError(
-            f"{belongs}; if it is the same job, take it over with --adopt, else give this one a name of its own"
+            f"{belongs}; if it is the same job, take it over with: {command}; if not, give this job another name"
         )
-    raise PlanError(f"{belongs}; give this one a name of its own with --name, or start over with --fresh")
+    raise PlanError(f"{belongs}; give this job another name with --name, or start over with --fresh")

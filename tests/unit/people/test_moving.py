@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from agentrun.checkpoint.message import AnyMessage
 from agentrun.checkpoint.summary import WrittenOutput
-from agentrun.errors import BusyError, CheckpointError, JobError, UsageError
+from agentrun.errors import BusyError, CheckpointError, JobError, LaterError, UsageError
 from agentrun.outputs.written import WrittenList
 from agentrun.people import desk
 from agentrun.people.moving import Imported, export_job, import_job, undo_move
@@ -347,6 +348,39 @@ def test_a_job_that_was_moved_does_not_run_here_any_more(made: Made, there: Path
         made.store.set_aside()
     made.commit(made.record("a"))
     check_not_moved(made.store, "made")
+
+
+def test_a_move_does_not_leave_behind_what_is_posted_meanwhile(made: Made) -> None:
+    def posting(pieces: Iterable[bytes]) -> Iterator[bytes]:
+        yield from pieces
+        desk.skip(made.known, desk.Selection(items=["c"]))
+
+    file = made.base / "made.agentrun"
+    with pytest.raises(LaterError, match="was not moved; run the same command again"):
+        export_job(made.known, file, move=True, sealing=posting)
+    assert read_mark(made.store) is None and [path.name for path in made.base.glob("*made.agentrun*")] == []
+    export_job(made.known, file, move=True)
+    assert [name for name in Export(file).members if name.startswith("inbox/")] != []
+
+
+def test_what_was_posted_while_the_job_was_moved_away_is_told(made: Made) -> None:
+    class Moving(FolderStore):
+        def post(self, messages: Sequence[AnyMessage]) -> None:
+            export_job(KnownJob("made", FolderStore(made.folder)), made.base / "made.agentrun", move=True)
+            super().post(messages)
+
+    known = replace(made.known, store=Moving(made.folder))
+    with pytest.raises(UsageError, match="was moved away while this was posted"):
+        desk.skip(known, desk.Selection(items=["c"]))
+
+
+def test_the_mark_is_read_with_the_newest_run_that_a_reader_shows(made: Made) -> None:
+    export_job(made.known, made.base / "made.agentrun", move=True)
+    with made.store.reader() as reader:
+        mark = read_mark(made.store, run_id=reader.run_id)
+    assert mark is not None and mark == read_mark(made.store)
+    assert mark.words.startswith(f"was moved to {made.base}/made.agentrun on {socket.gethostname()} at 20")
+    assert read_mark(made.store, run_id="20270504T220311-0a2f19f3a1c") is None
 
 
 def test_a_move_is_undone(made: Made) -> None:

@@ -60,7 +60,26 @@ def test_the_summary_of_a_run_names_its_output_and_list_here() -> None:
 def test_what_was_asked_is_asked_here() -> None:
     places = Relocation(("/home/ada/work",), HERE)
     with_file = KeptJob(base=Path("/home/ada/work"), file=Path("/home/ada/work/job.toml"), layer=Layer("kept"))
-    assert relocate_job(with_file, "new", places).file == Path("/srv/x/job.toml")
+    assert relocate_job(with_file, "old", places, was="old") == KeptJob(
+        base=HERE, file=Path("/srv/x/job.toml"), layer=Layer("kept")
+    )
     flags = KeptJob(base=Path("/home/ada/work"), layer=Layer("kept", {"name": "old", "command": ["cat"]}))
-    moved = relocate_job(flags, "new", places)
+    moved = relocate_job(flags, "new", places, was="old")
     assert moved.base == HERE and moved.layer.values == {"name": "new", "command": ["cat"]}
+
+
+@pytest.mark.parametrize(
+    ("kept", "name", "was", "values"),
+    [
+        ({}, "old", "old", {}),
+        ({}, "new", "old", {"name": "new"}),
+        ({"name": "old"}, "old", "old", {"name": "old"}),
+        ({"name": "old", "params": {"a": "1"}}, "new", "old", {"name": "new", "params": {"a": "1"}}),
+    ],
+)
+def test_a_name_that_is_not_the_job_files_own_comes_along(
+    kept: dict[str, object], name: str, was: str, values: dict[str, object]
+) -> None:
+    before = KeptJob(base=Path("/home/ada"), file=Path("/home/ada/job.toml"), layer=Layer("kept", kept))
+    moved = relocate_job(before, name, Relocation(("/home/ada",), HERE), was=was)
+    assert moved.layer.values == values
