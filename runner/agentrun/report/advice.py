@@ -50,6 +50,10 @@ class Commands:
 def advise(view: JobView, commands: Commands) -> Iterator[Advice]:
     """What is left for people to do, the most important first."""
     counts = view.counts
+    if view.status == "moved":
+        undo = commands.of("export", "--undo")
+        yield Advice("Resume it where it was imported; or, if it runs nowhere else, have it back here", undo)
+        return
     if waiting := counts.get("waiting"):
         yield Advice(f"Answer {_counted(waiting, 'question')}", commands.of("review"))
     if view.status == "running":
@@ -107,6 +111,8 @@ def judge(view: JobView) -> tuple[str, Tone]:
         return ("paused", "warn") if view.paused is not None else ("at work", "busy")
     if view.status == "finished":
         return ("finished, some failed", "warn") if counts.get("failed") else ("finished", "good")
+    if view.status == "moved":
+        return "moved", "warn"
     if counts.get("waiting") or (counts.get("failed") and not counts.get("pending")):
         return "needs you", "warn"
     return "interrupted", "warn"
@@ -122,6 +128,9 @@ def describe(view: JobView) -> str:
         return f"At work; the last checkpoint is of {at}."
     if view.status == "finished":
         return f"Finished at {at}."
+    if view.moved is not None:
+        # As a sentence: `was moved to …`.
+        return f"The job {view.moved.words}."
     when = local_clock(view.stopped.at) if view.stopped is not None else at
     hint = f"; {view.stopped.hint}" if view.stopped is not None and view.stopped.hint else ""
     return f"Stopped at {when}: {view.why}{hint}." if view.why else f"Stopped at {when}."

@@ -15,6 +15,7 @@ from agentrun.outputs.logs import log_paths, read_end
 from agentrun.outputs.workspace import Workspace
 from agentrun.system.disk import open_to_read
 from agentrun.values.clock import time_text
+from agentrun.views.elsewhere import ran_elsewhere
 from agentrun.views.finding import KnownJob
 from agentrun.views.item import ItemView, StepView
 from agentrun.views.listing import Listing, read_item
@@ -71,6 +72,8 @@ class ItemDetails:
     log_path: Path | None
     log_lines: tuple[str, ...]
     """The end of what its last attempt printed."""
+    ran_elsewhere: str = ""
+    """Where the last launch was, if not here: inputs and logs are there."""
 
     def as_json(self) -> dict[str, Any]:
         view, record = self.view, self.view.record
@@ -97,6 +100,7 @@ class ItemDetails:
             "warning": (record.warning or None) if record is not None else None,
             "question": to_builtins(view.question),
             "steps": [step.as_json() for step in self.steps],
+            "ran_elsewhere": self.ran_elsewhere or None,
             "log": {"path": str(self.log_path), "lines": list(self.log_lines)} if self.log_path else None,
         }
 
@@ -109,13 +113,14 @@ def read_details(
     item = _find_input(known, view)
     return ItemDetails(
         job=known.name,
-        total=len(listing),
+        total=listing.total,
         view=view,
         agent_now=listing.agent,
         given=InputView.of(item, characters=input_characters) if item is not None else None,
         steps=tuple(listing.steps(view)),
         log_path=path,
         log_lines=tuple(lines),
+        ran_elsewhere=ran_elsewhere(known.store, listing.reader),
     )
 
 

@@ -17,7 +17,7 @@ from agentrun.store.port import Reader, Store
 from agentrun.values.json import decode
 from agentrun.views.item import ItemView
 from agentrun.views.listing import Listing
-from agentrun.views.runs import RunView, check_records, find_run
+from agentrun.views.runs import RunView, check_records, find_run, job_alone
 
 Change = Literal["added", "changed", "gone"]
 
@@ -76,20 +76,20 @@ def choose_runs(runs: Sequence[RunView], ref: str | None, job: str) -> tuple[Run
 
     `runs` are newest first. UsageError if there are no two, or one has no records any more.
     """
-    finished = [one for one in runs if one.status == "finished"]
+    finished, where = [one for one in runs if one.status == "finished"], job_alone(job)
     if not finished:
-        raise UsageError(f"{job}: no run has finished yet, so there is nothing to compare")
+        raise UsageError(f"{where}: no run has finished yet, so there is nothing to compare")
     newest = finished[0]
     if ref is not None:
         other = find_run(runs, ref, job)
         if other.run_id == newest.run_id:
             raise UsageError(
-                f"{job}: run {other.shown} is the newest finished run; name another one to compare it with"
+                f"{where}: run {other.shown} is the newest finished run; name another one to compare it with"
             )
     elif len(finished) > 1:
         other = finished[1]
     else:
-        raise UsageError(f"{job}: only run {newest.shown} has finished, so there is nothing to compare it with")
+        raise UsageError(f"{where}: only run {newest.shown} has finished, so there is nothing to compare it with")
     return check_records(other, job), check_records(newest, job)
 
 

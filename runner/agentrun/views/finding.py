@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentrun.errors import AgentrunError, StoreError, UsageError
+from agentrun.checkpoint.sealing import MissingKeyError, NotSealedError
+from agentrun.errors import AgentrunError, CheckpointError, StoreError, UsageError
 from agentrun.job import home
 from agentrun.job.address import STORE_VARIABLE, StoreAddress, read_address
 from agentrun.job.fields import Layer
 from agentrun.job.known import Found, named
+from agentrun.store.emptied import check_not_emptied
 from agentrun.store.jobs import Jobs
-from agentrun.store.port import Catalogue, Store
+from agentrun.store.port import Store
 from agentrun.store.registry import known_roots
+from agentrun.views.figures import run_ids
 
 if TYPE_CHECKING:
     from agentrun.job.job import Job
     from agentrun.job.opening import OpenJob
+
+_RUN_ID = re.compile(r"\d{8}T\d{6}-[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +40,15 @@ class KnownJob:
     """Why its description cannot be read."""
     command_name: str = ""
     """How to name the job in a command; its name if empty."""
+    run_id: str = ""
+    """The run that was asked for by its id; empty if the job was."""
 
     @property
     def shown(self) -> str:
         return self.command_name or self.name
 
 
-def catalogue_at(root: Path, asked: StoreAddress | None = None) -> Catalogue:
+def catalogue_at(root: Path, asked: StoreAddress | None = None) -> Jobs:
     """The jobs seen from a state folder."""
     return Jobs(root, asked)
 
@@ -55,12 +63,20 @@ def catalogue_near(
     """The jobs that somebody in `cwd` sees: in the state folder there, or in the nearest one above; or in a store."""
     environ = os.environ if environ is None else environ
     root = home.nearest_root(cwd, state_dir, environ) or home.state_root(cwd, state_dir, environ)
-    return Jobs(root, asked_store(store, cwd), environ)
+    asked = asked_store(store, cwd)
+    _check_there(asked)
+    return Jobs(root, asked, environ)
 
 
 def asked_store(store: str | None, cwd: Path) -> StoreAddress | None:
     """The store on the command line; a relative path in it is relative to `cwd`."""
     return read_address(store, base=cwd, where="--store") if store else None
+
+
+def _check_there(asked: StoreAddress | None) -> None:
+    """For those who only look: a file that is not there is not an empty store. UsageError."""
+    if asked is not None and asked.kind == "sqlite" and not os.path.exists(asked.path):
+        raise UsageError(f"{asked.shown}: there is no such file; check the address, or start a job there")
 
 
 def _opener(store: str | None, cwd: Path, environ: Mapping[str, str]) -> Callable[..., Jobs]:
@@ -170,6 +186,11 @@ def store_of(opened: OpenJob) -> Store:
     return opened.place.with_patience(opened.job.store_patience_seconds).store(opened.job.name)
 
 
+def address_of(opened: OpenJob) -> StoreAddress | None:
+    """The store that the job's state is in, or will be; None: its folder, or a store that the caller brought."""
+    return opened.place.address(opened.job.name) if isinstance(opened.place, Jobs) else None
+
+
 def check_one_place(opened: OpenJob) -> None:
     """UsageError if the job has runs in another place than the one that is asked for: see `Jobs.check_one_place`."""
     assert isinstance(opened.place, Jobs)
@@ -212,13 +233,66 @@ def locate(
     *,
     store: str | None = None,
 ) -> KnownJob:
-    """The name and the store of the job that `ref` means. A known job is not opened; one that never ran is fine."""
+    """The name and the store of the job that `ref` means. A known job is not opened, and needs no key; one that never
+    ran is fine."""
     environ = os.environ if environ is None else environ
-    found = find_job(ref, cwd, state_dir, environ, store=store)
+    _check_there(asked_store(store, cwd))
+    try:
+        found = find_job(ref, cwd, state_dir, environ, store=store)
+    except (CheckpointError, UsageError) as error:
+        # What was asked of it may be sealed, or damaged. What it is called, and which runs it has, is not.
+        is_unread = not isinstance(error, UsageError) or isinstance(error, MissingKeyError)
+        known = None
+        if is_unread or _RUN_ID.fullmatch(ref):
+            known = _by_name(ref, cwd, state_dir, environ, store)
+        if known is None:
+            raise
+        return known
     if found.root is not None:
-        return KnownJob(found.name, _opener(store, cwd, environ)(found.root).store(found.name))
+        run_id = ref if _RUN_ID.fullmatch(ref) and ref != found.name else ""
+        return KnownJob(found.name, _opener(store, cwd, environ)(found.root).store(found.name), run_id=run_id)
     opened = open_job(ref, found=found, cwd=cwd, state_dir=state_dir, environ=environ, store=store)
     return KnownJob(opened.job.name, store_of(opened), opened.job)
+
+
+def is_known_as(name: str, cwd: Path, root: Path) -> bool:
+    """Whether the plain name means the job below the state folder `root` to somebody in `cwd`."""
+    try:
+        found = find_job(name, cwd)
+    except (CheckpointError, MissingKeyError):
+        # Only a job that was found is read.
+        return home.nearest_root(cwd, None, os.environ) == root
+    return (found.root, found.name) == (root, name)
+
+
+def _by_name(
+    ref: str, cwd: Path, state_dir: str | None, environ: Mapping[str, str], store: str | None
+) -> KnownJob | None:
+    """The job of that name, or with that run, whatever can be read of it."""
+    near = catalogue_near(cwd, state_dir, environ, store=store)
+    if near.has(ref):
+        return KnownJob(ref, near.store(ref))
+    names = near.names()
+    if len(matching := named(ref, names)) == 1:
+        return KnownJob(matching[0], near.store(matching[0]))
+    for name in names:
+        if ref in _runs_of(at := near.store(name)):
+            return KnownJob(name, at, run_id=ref)
+    return None
+
+
+def _runs_of(store: Store) -> list[str]:
+    """The ids of a job's runs, also without its key; none if they cannot be read."""
+    try:
+        with store.reader(accept_edits=True) as reader:
+            return [reader.run_id, *(one.run_id for one in reader.summaries)]
+    except (MissingKeyError, NotSealedError):
+        try:
+            return run_ids(store)
+        except AgentrunError:
+            return []
+    except AgentrunError:
+        return []
 
 
 def open_known(
@@ -230,17 +304,33 @@ def open_known(
     store: str | None = None,
 ) -> KnownJob:
     """The job that `ref` means, to look at; from its records alone if its description cannot be read."""
+    _check_there(asked_store(store, cwd))
     try:
         opened = open_job(ref, cwd=cwd, state_dir=state_dir, environ=environ, store=store)
     except AgentrunError as error:
-        if isinstance(error, StoreError):
+        if isinstance(error, (StoreError, MissingKeyError, NotSealedError)):
             raise
         known = _by_records(ref, cwd, state_dir, environ, store)
         if known is None:
             raise
         name, found = known
+        if _is_same_for_records(found, error):
+            raise
         return KnownJob(name, found, problem=error.message)
     return KnownJob(opened.job.name, store_of(opened), opened.job)
+
+
+def _is_same_for_records(store: Store, error: AgentrunError) -> bool:
+    """Whether the error keeps the records from being read, too: a wrong password does. CheckpointError if there are
+    none any more."""
+    try:
+        with store.reader(accept_edits=True) as reader:
+            has_run = bool(reader.run_id)
+    except AgentrunError as other:
+        return other.message == error.message
+    if not has_run:
+        check_not_emptied(store)
+    return False
 
 
 def _by_records(
@@ -251,6 +341,8 @@ def _by_records(
 
     environ = os.environ if environ is None else environ
     near = catalogue_near(cwd, state_dir, environ, store=store)
+    if near.has(ref):
+        return ref, near.store(ref)
     if len(names := named(ref, near.names())) == 1:
         return names[0], near.store(names[0])
     file = cwd / ref / FILE_NAME if (cwd / ref).is_dir() else cwd / ref

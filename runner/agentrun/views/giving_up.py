@@ -1,15 +1,16 @@
-"""What `--fresh` gives up: people's work, and results that no finished run has."""
+"""What `--fresh` gives up: people's work, results that no finished run has, and the mark of a move."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from agentrun.checkpoint.summary import last_finished
 from agentrun.errors import CheckpointError
 from agentrun.runs.intake import is_for
+from agentrun.store.moving import moved_note
 from agentrun.store.port import Reader, Store
 
 
@@ -27,9 +28,16 @@ class GivenUp:
     """How many results a person has edited."""
     posted: Mapping[str, int] = field(default_factory=dict)
     """How many messages of each kind no launch has processed yet."""
+    moved: str = ""
+    """Where the job was moved to, in words: a start over would run it in two places. Empty if it was not moved."""
 
     def __bool__(self) -> bool:
-        return bool(self.finished or self.waiting or self.edited or self.posted)
+        return bool(self.finished or self.waiting or self.edited or self.posted or self.moved)
+
+    @property
+    def needs_agreement(self) -> bool:
+        """Whether somebody must agree, also where nobody can be asked."""
+        return self.is_of_people or bool(self.moved)
 
     @property
     def is_of_people(self) -> bool:
@@ -49,6 +57,10 @@ class GivenUp:
 
 def given_up(store: Store) -> GivenUp:
     """Looks without the lock. A state that cannot be read is put aside by the launch, and so not given up."""
+    return replace(_in_runs(store), moved=moved_note(store))
+
+
+def _in_runs(store: Store) -> GivenUp:
     try:
         with store.reader() as reader:
             checkpoint, finished = reader.checkpoint, last_finished(reader.summaries)

@@ -2,152 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import replace
+from shlex import quote
 
-from msgspec import structs, to_builtins
+from msgspec import structs
 
-from agentrun.checkpoint.checkpoint import Checkpoint, Paused, Running
+from agentrun.checkpoint.checkpoint import Checkpoint
 from agentrun.checkpoint.checkpoint import Speed as Speed
 from agentrun.checkpoint.checkpoint import Stopped as Stopped
+from agentrun.checkpoint.sealing import MissingKeyError, NotSealedError
 from agentrun.checkpoint.summary import OpenQuestion as OpenQuestion
 from agentrun.checkpoint.summary import Summary as Summary
 from agentrun.errors import AgentrunError, CheckpointError, DiskError, StoreError, TrustError, UsageError
 from agentrun.money.budget import Purse, Totals
 from agentrun.money.estimate import Estimate as Estimate
 from agentrun.money.estimate import Range as Range
+from agentrun.store.emptied import why_emptied
 from agentrun.store.jobs import Jobs
-from agentrun.store.port import Catalogue, Reader, Store
+from agentrun.store.moving import Moved as Moved
+from agentrun.store.moving import read_mark
 from agentrun.store.port import HistoryEvent as HistoryEvent
 from agentrun.store.port import Holder as Holder
+from agentrun.store.port import Reader, Store
 from agentrun.store.registry import known_roots
 from agentrun.system.process import boot_id
-from agentrun.values.clock import age_seconds, now_seconds, time_text
+from agentrun.values.clock import age_seconds, now_seconds
 from agentrun.values.until import pause_words
-from agentrun.views.pace import Pace, read_pace
-
-Status = Literal[
-    "running", "interrupted", "waiting", "failed", "finished", "damaged", "untrusted", "unreachable", "new"
-]
-
-
-@dataclass(frozen=True, slots=True)
-class JobView:
-    """One job at a glance."""
-
-    job: str
-    status: Status
-    folder: Path | None = None
-    """Its folder on this machine, for a store that has one."""
-    where: str = ""
-    """The store that its state is in, if that is not the folder."""
-    total: int = 0
-    counts: Mapping[str, int] = field(default_factory=dict)
-    last_completed: int = -1
-    run_id: str = ""
-    launches: int = 0
-    seq: int = 0
-    started_at: str = ""
-    updated_at: str = ""
-    """The time of the last checkpoint, or of the end of a finished run."""
-    age_seconds: float = 0.0
-    holder: Holder | None = None
-    agent: str = ""
-    """The fingerprint of its agent."""
-    reference: str = ""
-    """Where the agent is, `file.py:name`; empty for a command, and once the run has ended."""
-    empty: int = 0
-    """How many done items have an empty output."""
-    versions: Mapping[str, int] = field(default_factory=dict)
-    """How many done items each version of the agent made."""
-    budget: float | None = None
-    token_budget: int | None = None
-    usage: Totals = field(default_factory=Totals)
-    """What the run has used, with what crashes may have cost."""
-    output: str | None = None
-    date: str = ""
-    """The date in the name of an unfinished run's output."""
-    stopped: Stopped | None = None
-    """How the last launch of an unfinished run ended; None if it was killed, and while a runner is at work."""
-    why: str = ""
-    """Why an unfinished run is not running."""
-    pace: Pace | None = None
-    """How fast the runner at work gets on, as soon as that is known; None in a pause."""
-    paused: Paused | None = None
-    """Until when, and for what, the runner at work waits."""
-    speed: Speed | None = None
-    """How fast a server lets the runner at work go, if it has asked to slow down."""
-    posted: Mapping[str, int] = field(default_factory=dict)
-    """What people posted and no runner has processed yet: how many of each kind of message."""
-    running: Sequence[Running] = ()
-    failed: Sequence[Sequence[int]] = ()
-    waiting: Sequence[Sequence[int]] = ()
-    problem: str = ""
-
-    @property
-    def cost(self) -> float | None:
-        """US dollars so far, as far as they were reported; with what crashes may have cost."""
-        return self.usage.cost
-
-    @property
-    def tokens(self) -> int:
-        """In and out, together."""
-        return self.usage.tokens
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "job": self.job,
-            "status": self.status,
-            "folder": str(self.folder) if self.folder is not None else None,
-            "store": self.where or None,
-            "total": self.total,
-            "counts": dict(self.counts),
-            "last_completed": self.last_completed,
-            "run_id": self.run_id,
-            "launches": self.launches,
-            "seq": self.seq,
-            "started_at": self.started_at,
-            "updated_at": self.updated_at,
-            "age_seconds": self.age_seconds,
-            "holder": asdict(self.holder) if self.holder is not None else None,
-            "agent": self.agent,
-            "reference": self.reference,
-            "empty": self.empty,
-            "versions": dict(self.versions),
-            "cost": self.cost,
-            "tokens": self.tokens,
-            "budget": self.budget,
-            "token_budget": self.token_budget,
-            "usage": self.usage.as_json(),
-            "output": self.output,
-            "stopped": to_builtins(self.stopped),
-            "why": self.why,
-            "pace": self.pace.as_json() if self.pace is not None else None,
-            "paused": to_builtins(self.paused),
-            "speed": structs.asdict(self.speed) | {"at": time_text(self.speed.at)} if self.speed is not None else None,
-            "posted": dict(self.posted),
-            "running": [to_builtins(one) | {"age_seconds": age_seconds(one.since)} for one in self.running],
-            "failed": [list(one) for one in self.failed],
-            "waiting": [list(one) for one in self.waiting],
-            "problem": self.problem,
-        }
+from agentrun.views.figures import view_figures
+from agentrun.views.job import JobView as JobView
+from agentrun.views.job import Status as Status
+from agentrun.views.pace import read_pace
 
 
-def view_job(store: Store, name: str) -> JobView:
-    """The job in this store. Never raises for what is stored there: a damaged state is a status too."""
+def view_job(store: Store, name: str, *, run_id: str = "") -> JobView:
+    """The job in this store, or its run `run_id`. Never raises for what is stored there: a damaged state is a status
+    too, and without the key of a sealed job its figures are shown. UsageError if nothing is kept of that run."""
     try:
         with store.reader() as reader:
+            if run_id and run_id != reader.run_id:
+                return _earlier(reader, run_id, name, store)
             if reader.checkpoint is not None:
-                return _unfinished(reader, reader.checkpoint, store)
-            if reader.summary is not None:
-                return _ended(reader, reader.summary, name, store)
-            return JobView(name, "new", store.folder, store.where)
+                view = _unfinished(reader, reader.checkpoint, store)
+            elif reader.summary is not None:
+                view = _ended(reader, reader.summary, name, store)
+            elif why := why_emptied(store):
+                return JobView(name, "unreachable", store.folder, store.where, problem=why)
+            else:
+                return JobView(name, "new", store.folder, store.where)
+        return _unless_moved(view, store)
+    except (MissingKeyError, NotSealedError) as error:
+        return view_figures(store, name, problem=error.message, run_id=run_id)
     except StoreError as error:
         return JobView(name, "unreachable", store.folder, store.where, problem=error.message)
     except (CheckpointError, DiskError) as error:
         return JobView(name, "damaged", store.folder, store.where, problem=error.message)
+
+
+def _unless_moved(view: JobView, store: Store) -> JobView:
+    mark = read_mark(store, run_id=view.run_id) if view.holder is None else None
+    return replace(view, status="moved", moved=mark) if mark is not None else view
+
+
+def _earlier(reader: Reader, run_id: str, name: str, store: Store) -> JobView:
+    """A run that ended before the newest one; of its records, perhaps none are kept."""
+    summary = next((one for one in reader.summaries if one.run_id == run_id), None)
+    if summary is None:
+        raise UsageError(f"{name}: nothing is kept of run {run_id}; see: agentrun runs {quote(name)}")
+    return replace(_ended(reader, summary, name, store), newest_run=reader.run_id, posted={})
 
 
 def view_run(store: Store, name: str, run_id: str) -> JobView:
@@ -157,10 +79,12 @@ def view_run(store: Store, name: str, run_id: str) -> JobView:
         return _ended(reader, reader.summary, name, store)
 
 
-def list_jobs(catalogue: Catalogue) -> list[JobView]:
+def list_jobs(jobs: Jobs) -> list[JobView]:
     """All jobs that are known there, by name. One that others could tamper with is not read, and does not hide the
-    others."""
-    return [list_job(catalogue.store(name), name) for name in catalogue.names()]
+    others; a store that does not answer is the last."""
+    names, missing = jobs.names_found()
+    views = [list_job(jobs.store(name), name) for name in names]
+    return [*views, JobView("", "unreachable", jobs.root, problem=missing)] if missing else views
 
 
 def list_everywhere(environ: Mapping[str, str] | None = None) -> list[JobView]:
@@ -182,7 +106,7 @@ def list_job(store: Store, name: str) -> JobView:
         return view_job(store, name)
     except UsageError as error:
         if not isinstance(error, TrustError):
-            # Of its store: a wrong password, a missing extra or key.
+            # Of its store: a wrong password, a missing extra.
             return JobView(name, "unreachable", store.folder, store.where, problem=error.message)
         return JobView(name, "damaged", store.folder, store.where, problem=error.message)
 
@@ -226,6 +150,7 @@ def _unfinished(reader: Reader, checkpoint: Checkpoint, store: Store) -> JobView
         running=checkpoint.running if holder else [],
         failed=checkpoint.failed,
         waiting=checkpoint.waiting,
+        sealed=store.is_sealed,
     )
 
 
@@ -287,4 +212,5 @@ def _ended(reader: Reader, summary: Summary, name: str, store: Store) -> JobView
         output=summary.output.path if summary.output is not None else None,
         why="" if summary.is_finished else "given up by --fresh",
         posted=_posted(reader),
+        sealed=store.is_sealed,
     )

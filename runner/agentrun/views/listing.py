@@ -21,6 +21,7 @@ from agentrun.outputs.workspace import Workspace
 from agentrun.runs.carry import CarryChain
 from agentrun.runs.plan import identify_items
 from agentrun.runs.recovery import open_items
+from agentrun.store.emptied import check_not_emptied
 from agentrun.store.port import Reader, Store
 from agentrun.views.item import ItemView, StepView
 from agentrun.views.searching import WantedText
@@ -65,8 +66,10 @@ def open_listing(store: Store, job: Job | None = None, *, note: Note | None = No
             _show_unfinished(listing, store, job, reader.checkpoint, note)
         elif reader.summary is not None:
             _show_ended(listing, store, job, reader.summary, note)
-        elif job is not None:
-            listing.standing.follow(_source(store, job, reader))
+        else:
+            check_not_emptied(store)
+            if job is not None:
+                listing.standing.follow(_source(store, job, reader))
         return listing
     except BaseException:
         reader.close()
@@ -185,6 +188,12 @@ class Listing:
 
     def __len__(self) -> int:
         return len(self._ledger)
+
+    @property
+    def total(self) -> int:
+        """How many items the run has. Where the source was not asked, not all of them may be listed."""
+        shown = self.reader.checkpoint or self.reader.summary
+        return max(len(self), shown.total) if shown is not None and not self.standing.has_asked_source else len(self)
 
     @property
     def is_unfinished(self) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from shlex import split
 from typing import Any, Literal
 
 from agentrun.checkpoint.summary import Summary
 from agentrun.errors import CheckpointError, UsageError
 from agentrun.money.budget import Totals
+from agentrun.store.emptied import check_not_emptied
 from agentrun.store.port import Store
 from agentrun.values.clock import seconds_between
 
@@ -75,6 +77,8 @@ def list_runs(store: Store) -> list[RunView]:
     """The runs that are known, newest first."""
     with store.reader() as reader:
         checkpoint, ended = reader.checkpoint, list(reader.summaries)
+    if checkpoint is None and not ended:
+        check_not_emptied(store)
     views = [_ended(one, has_records=_has_records(store, one)) for one in ended]
     if checkpoint is not None:
         context = checkpoint.context
@@ -98,24 +102,29 @@ def list_runs(store: Store) -> list[RunView]:
 
 def find_run(runs: Sequence[RunView], ref: str, job: str) -> RunView:
     """The run that somebody means by its number, its id, or the beginning of its id. UsageError if it is none, or
-    several; `job` is for the message."""
-    see = f"see: agentrun runs {job}"
+    several; `job` names the job in a command."""
+    see, where = f"see: agentrun runs {job}", job_alone(job)
     number = int(ref) if re.fullmatch("[1-9][0-9]{0,8}", ref) else -1
     exact = [one for one in runs if one.run_id == ref or one.number == number]
     found = exact or [one for one in runs if ref and one.run_id.startswith(ref)]
     if not found:
-        raise UsageError(f"{job}: no run {ref} is known; {see}")
+        raise UsageError(f"{where}: no run {ref} is known; {see}")
     if len(found) > 1:
         several = ", ".join(f"{one.shown} ({one.run_id})" for one in found[:5])
-        raise UsageError(f"{job}: {ref} is the beginning of several runs: {several}; write more of it, or its number")
+        raise UsageError(f"{where}: {ref} is the beginning of several runs: {several}; write more of it, or its number")
     return found[0]
+
+
+def job_alone(job: str) -> str:
+    """The job in a message, from how it is named in a command: without the flags."""
+    return split(job)[0]
 
 
 def check_records(run: RunView, job: str) -> RunView:
     """UsageError unless the results of the run can still be read."""
     if not run.has_records:
         raise UsageError(
-            f"{job}: the records of run {run.shown} are no longer kept, only its summary; "
+            f"{job_alone(job)}: the records of run {run.shown} are no longer kept, only its summary; "
             f"see which runs still have theirs: agentrun runs {job}"
         )
     return run

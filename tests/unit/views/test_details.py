@@ -83,6 +83,7 @@ def test_a_done_item_has_its_input_its_attempts_and_its_output(made: Made) -> No
         "warning": "it was close",
         "question": None,
         "steps": [],
+        "ran_elsewhere": None,
         "log": None,
     }
 
@@ -94,7 +95,7 @@ def test_an_item_without_a_record_has_its_input_and_nothing_else(made: Made) -> 
     empty = {name for name, value in shown.items() if value in (None, [])}
     assert empty == {
         *("launch", "failed_launches", "agent", "attempts", "error", "output", "files"),
-        *("usage", "edited", "by", "warning", "question", "steps", "log"),
+        *("usage", "edited", "by", "warning", "question", "steps", "log", "ran_elsewhere"),
     }
 
 

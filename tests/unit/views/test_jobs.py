@@ -18,8 +18,8 @@ from agentrun.job.fields import Layer
 from agentrun.job.job import Job
 from agentrun.money.budget import Totals
 from agentrun.money.usage import Usage
-from agentrun.store.folder.catalogue import FolderCatalogue
 from agentrun.store.folder.store import FolderStore
+from agentrun.store.jobs import Jobs
 from agentrun.views.finding import open_job
 from agentrun.views.item import ItemView
 from agentrun.views.jobs import list_jobs, view_job
@@ -277,7 +277,7 @@ def test_a_real_run_that_finished_with_a_failure_can_be_read(tmp_path: Path, mon
     items = [{"n": n} for n in range(4)]
     summary = agentrun.run(double_async, items=items, name="doubling", allow_failures=1, output="out.jsonl")
     assert summary.ok
-    (view,) = list_jobs(FolderCatalogue(tmp_path / ".agentrun"))
+    (view,) = list_jobs(Jobs(tmp_path / ".agentrun"))
     store = FolderStore(tmp_path / ".agentrun" / "doubling")
     assert replace(view, age_seconds=0) == replace(view_job(store, "doubling"), age_seconds=0)
     assert (view.status, view.counts["done"], view.counts["failed"]) == ("finished", 3, 1)
