@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from agentrun_cli import detaching, loop
 from agentrun_cli import terminal as console
 from agentrun_cli.asked import Asked
 from agentrun_cli.flags import Given
-from agentrun_cli.hints import how_to_name
+from agentrun_cli.hints import how_to_name, where_it_runs
 
 if TYPE_CHECKING:
     from agentrun.agents.agent import Agent
@@ -41,6 +42,7 @@ class Ready:
 def open_asked(asked: Asked, *, fresh: bool = False) -> OpenJob:
     from agentrun.views.finding import open_job
 
+    _refuse_without_file(asked)
     return open_job(
         asked.ref,
         found=asked.found,
@@ -52,6 +54,21 @@ def open_asked(asked: Asked, *, fresh: bool = False) -> OpenJob:
     )
 
 
+def _refuse_without_file(asked: Asked) -> None:
+    """UsageError for a name that a shared store knows, in a folder without the job file that it was started with."""
+    found = asked.found
+    if found is None or found.kept is None or found.kept.file is None or found.kept.file.is_file():
+        return
+    from agentrun.errors import UsageError
+    from agentrun.views.finding import locate
+
+    known = locate(found.name, console.HERE, asked.state_dir or str(found.root), store=asked.store)
+    if known.store.where:
+        there = where_it_runs(known)
+        where = f"run it in {there.text}" if there is not None else "go to the folder that has it"
+        raise UsageError(f"{found.name}: its job file is not here; {where}, or give the job file")
+
+
 def make_ready(opened: OpenJob, *, tells: bool = False) -> Ready:
     """Change to the job's folder, set the agent's environment, and load the agent.
 
@@ -60,12 +77,13 @@ def make_ready(opened: OpenJob, *, tells: bool = False) -> Ready:
     from agentrun.agents.agent import load_agent
     from agentrun.job.address import hide_secrets
     from agentrun.job.opening import agent_environment
+    from agentrun.views.finding import address_of
 
     job = opened.job
+    # The store is open by now. Before `env_file` is read: the agent may have a PGPASSWORD of its own there.
+    hide_secrets(os.environ, address_of(opened))
     environ = agent_environment(job, os.environ)
     os.environ.update(environ)
-    # The store is open by now.
-    hide_secrets(os.environ)
     notices = None
     if job.notify is not None and tells:
         from agentrun.notices.notices import Notices
@@ -156,20 +174,27 @@ def launch(asked: Asked, options: Options) -> int:
 
 
 def _with_hints(error: Any, name: str, shown: str) -> Any:
-    """The error, with the command in its message changed to one that works in the current folder."""
-    error.message = re.sub(rf"(agentrun \w+) {re.escape(name)}$", lambda match: f"{match[1]} {shown}", error.message)
+    """The error, with the commands in its message changed to ones that work in the current folder."""
+    named = "|".join(map(re.escape, {name, shlex.quote(name)}))
+    hint = rf"(agentrun \w+) (?:{named})(?=$|;|(?: --fresh)? --adopt)"
+    error.message = re.sub(hint, lambda match: f"{match[1]} {shown}", error.message)
     error.args = (error.message,)
     return error
 
 
 def _nothing_to_resume(job: Job, store: Store) -> Summary | None:
-    """The last run's summary if no run is unfinished. Needs neither the lock nor the agent."""
+    """The last run's summary if no run is unfinished. Needs neither the lock nor the agent. UsageError if the job was
+    moved away."""
     from agentrun.errors import CheckpointError
     from agentrun.launch.execute import nothing_to_resume
+    from agentrun.people.desk import check_here
+    from agentrun.views.finding import KnownJob
 
     try:
         with store.reader() as reader:
-            return nothing_to_resume(job, reader)
+            if (nothing := nothing_to_resume(job, reader)) is not None:
+                check_here(KnownJob(job.name, store), reader.run_id)
+            return nothing
     except CheckpointError:
         return None  # the launch reports it
 
@@ -185,6 +210,7 @@ def _refuse_what_needs_a_run(job: Job, options: Options) -> None:
 def _end_without_run(summary: Summary, job: Job, store: Store, asked: Asked) -> int:
     """Say when the last run ended, and what is new or changed since."""
     from agentrun.errors import AgentrunError
+    from agentrun.job.home import shared_place
     from agentrun.views.since import changes_since
     from agentrun_cli.drawing.closing import resume_lines
 
@@ -194,7 +220,10 @@ def _end_without_run(summary: Summary, job: Job, store: Store, asked: Asked) -> 
     except AgentrunError as error:
         problem = error.message
     if not asked.given.get("quiet"):
-        for line in resume_lines(summary, job.name, how_to_name(job.name, store.folder, asked), since, problem):
+        name = how_to_name(job.name, store.folder, asked)
+        if store.where and summary.place not in ("", shared_place(job.base)):
+            name += " --adopt"
+        for line in resume_lines(summary, job.name, name, since, problem):
             console.say(line)
     if asked.given.get("as_json"):
         console.put_json(summary.as_json() | {"since": since.as_json() if since is not None else None})

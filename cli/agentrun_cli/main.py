@@ -142,7 +142,7 @@ def _main(arguments: list[str]) -> int:
     except AgentrunError as error:
         if trace := getattr(error, "traceback", ""):
             console.say(console.clean_text(trace).rstrip())
-        console.say(console.clean(shorten_hints(error.message), limit=4000))
+        console.say(console.clean(shorten_hints(error.message, arguments), limit=4000))
         if isinstance(error, ScriptError) and command is None:
             console.say(f"  to run it:    {console.clean(_how_to_run(error, arguments), limit=4000)}")
         if isinstance(error, TrustError):

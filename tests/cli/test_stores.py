@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 from collections.abc import Callable
@@ -55,6 +57,22 @@ def wait_for_items(folder: Path, count: int) -> None:
 
 
 # ---- the ordinary day
+
+
+def test_a_store_of_the_environment_that_does_not_answer_hides_no_job_that_is_here(
+    agentrun: Run, begin: Begin, job: Path
+) -> None:
+    nobody = {"AGENTRUN_STORE": "redis://127.0.0.1:1/0"}
+    process = begin("start", "job.toml", cwd=job, UNTIL="never")
+    wait_for_items(job, 1)
+    listed = agentrun("status", cwd=job, **nobody)
+    assert listed.returncode == 0 and "running" in listed.stdout and "nobody listens there" in listed.stderr
+    assert "running" in agentrun("status", job.name, cwd=job, **nobody).stdout
+    stopped = agentrun("stop", job.name, "--now", cwd=job, **nobody)
+    assert stopped.returncode == 0, stopped.stderr
+    assert process.wait(PATIENCE_SECONDS) == 143
+    unknown = agentrun("status", "other", cwd=job, **nobody)
+    assert unknown.returncode == 74 and "nobody listens there" in unknown.stderr
 
 
 def test_a_killed_run_is_resumed_and_nothing_but_logs_is_in_the_folder(
@@ -144,7 +162,10 @@ def test_many_jobs_share_one_file_and_a_run_is_found_by_its_id(agentrun: Run, jo
 
 def test_a_shared_store_needs_a_name(agentrun: Run, job: Path, tmp_path: Path) -> None:
     refused = agentrun("start", "job.toml", "--store", f"sqlite:///{tmp_path / 'jobs.db'}", cwd=job)
-    assert refused.returncode == 2 and 'needs a name of its own; add name = "work"' in refused.stderr
+    assert refused.returncode == 2 and 'needs a name of its own; add name = "work", or another one\n' in refused.stderr
+    words = ["start", "--items", "items/*.txt", "--store", f"sqlite:///{tmp_path / 'jobs.db'}", "--", "cat", "{}"]
+    refused = agentrun(*words, cwd=job)
+    assert refused.returncode == 2 and "needs a name of its own; add --name NAME\n" in refused.stderr
     assert not ran(job)
 
 
@@ -215,7 +236,9 @@ def test_a_file_of_another_program_and_a_newer_version_are_left_alone(agentrun: 
 def test_repair_is_for_folders(agentrun: Run, job: Path, store: str) -> None:
     assert agentrun("start", "job.toml", "--limit", "1", cwd=job).returncode == 4
     refused = agentrun("repair", "upper", cwd=job)
-    assert refused.returncode == 2 and "restore it from a backup, or use --fresh" in refused.stderr
+    what_to_do = f"restore {store} from a backup, or start over with --fresh"
+    assert refused.returncode == 2
+    assert refused.stderr == f"upper: repair works on the folder store only; {what_to_do}\n"
 
 
 def test_a_store_that_has_lost_its_data_is_noticed_before_anything_is_run_again(
@@ -228,6 +251,17 @@ def test_a_store_that_has_lost_its_data_is_noticed_before_anything_is_run_again(
     assert noticed.returncode == 65 and "is it the right file or server?" in noticed.stderr
     assert len(ran(job)) == 1
     assert agentrun("start", "job.toml", "--fresh", "--yes", cwd=job).returncode == 0
+
+
+def test_a_job_that_was_cleared_from_its_store_elsewhere_is_started_over_by_the_command_that_is_printed(
+    agentrun: Run, job: Path, store: str, tmp_path: Path
+) -> None:
+    assert agentrun("start", "job.toml", "--limit", "1", cwd=job).returncode == 4
+    assert agentrun("clear", "upper", "--yes", "--store", store, cwd=tmp_path).returncode == 0
+    refused = agentrun("start", "upper", cwd=job)
+    assert refused.returncode == 2 and "upper: its store no longer has this job; if it was cleared" in refused.stderr
+    command = shlex.split(refused.stderr.partition("agentrun ")[2])
+    assert command[-1] == "--fresh" and agentrun(*command, cwd=job).returncode == 0
 
 
 def test_nobody_starts_over_what_belongs_to_another_place(agentrun: Run, job: Path, store: str, tmp_path: Path) -> None:
@@ -250,7 +284,8 @@ def test_a_name_does_not_start_another_job_whose_file_is_here(
     (other / "job.toml").write_text((other / "job.toml").read_text().replace('"upper"', '"other"', 1))
     for command in ("start", "resume"):
         refused = agentrun(command, "upper", "--store", store, cwd=other)
-        assert refused.returncode == 2 and "is the job other; go to its own folder" in refused.stderr
+        assert refused.returncode == 2 and "is the job other; go to its own folder; if it is the same" in refused.stderr
+        assert f"agentrun start {other / 'job.toml'} --name upper --store {store}\n" in refused.stderr
     assert not ran(other)
 
 
@@ -285,7 +320,7 @@ def test_a_second_runner_waits_and_exits_75_and_stop_reaches_the_first(
     assert agentrun("start", "job.toml", "--adopt", "--if-free", cwd=copy).returncode == 0
     assert not ran(copy)
     stopped = agentrun("stop", "upper", "--now", "--store", store, cwd=tmp_path)
-    assert stopped.returncode == 0 and "upper: stopped; to resume: agentrun resume upper" in stopped.stderr
+    assert stopped.returncode == 0 and f"upper: stopped; to resume: go to {socket.gethostname()}:{job}\n" in stopped.stderr
     assert first.wait(PATIENCE_SECONDS) == 143
     assert len(ran(job)) == 1, "no new item was begun after the request"
     assert json.loads(agentrun("status", "upper", "--store", store, "--json").stdout)["status"] == "interrupted"
@@ -340,7 +375,7 @@ def test_items_in_flight_are_ended_when_the_lease_has_run_out_and_the_run_contin
         with sqlite3.connect(path, isolation_level=None) as silent:
             silent.execute("begin immediate")
             eventually(
-                lambda: "the lease on the job has run out" in (tmp_path / "said").read_text(),
+                lambda: "has run out" in (tmp_path / "said").read_text(),
                 "the launch knows that its lease has run out",
                 alive=process,
             )
@@ -442,7 +477,7 @@ def test_a_sealed_job_shows_nothing_without_its_key_and_gets_a_new_one(
     assert without.returncode == 2 and "is sealed with key" in without.stderr and "AGENTRUN_KEY" in without.stderr
     wrong = agentrun("resume", "upper", cwd=job, AGENTRUN_KEY_FILE=str(new))
     assert wrong.returncode == 2 and old.read_text().strip() not in wrong.stderr
-    assert "unreachable" in agentrun("status", cwd=job).stdout
+    assert "interrupted (sealed)  1/3" in agentrun("status", cwd=job).stdout
     changed = agentrun("rekey", "upper", cwd=job, AGENTRUN_KEY_FILE=str(both))
     assert changed.returncode == 0 and "sealed with the first key: 1 run, 1 record" in changed.stderr
     resumed = agentrun("resume", "upper", cwd=job, AGENTRUN_KEY_FILE=str(new))
@@ -451,7 +486,7 @@ def test_a_sealed_job_shows_nothing_without_its_key_and_gets_a_new_one(
     clear = agentrun("rekey", "upper", "--unseal", cwd=job, AGENTRUN_KEY_FILE=str(new))
     assert clear.returncode == 0 and "TEXT A" in agentrun("results", "upper", cwd=job).stdout
     not_sealed = agentrun("start", "job.toml", cwd=job, AGENTRUN_KEY_FILE=str(new))
-    assert not_sealed.returncode == 65 and "agentrun rekey JOB --seal" in not_sealed.stderr
+    assert not_sealed.returncode == 65 and "agentrun rekey upper --seal" in not_sealed.stderr
     sealed = agentrun("rekey", "upper", "--seal", cwd=job, AGENTRUN_KEY_FILE=str(new))
     assert sealed.returncode == 0, sealed.stderr
     assert agentrun("start", "job.toml", cwd=job, AGENTRUN_KEY_FILE=str(new)).returncode == 0

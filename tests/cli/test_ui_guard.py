@@ -237,7 +237,7 @@ def test_pages_have_neither_inline_script_nor_inline_style(ui: Ui) -> None:
             tags = re.findall(r"<[^>]+>", said.text)
             assert [tag for tag in tags if re.search(r"\s(style|on\w+)\s*=", tag)] == []
             assert [tag for tag in tags if tag.startswith(("<script", "<style", "<iframe", "<object"))] == [
-                '<script src="/page.js" defer>'
+                '<script src="/page.js" defer blocking="render">'
             ]
 
 

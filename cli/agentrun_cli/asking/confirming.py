@@ -9,7 +9,7 @@ import typer
 
 from agentrun_cli import flags
 from agentrun_cli.asked import asked_job
-from agentrun_cli.hints import how_to_resume
+from agentrun_cli.hints import how_to_resume, where_it_runs
 
 if TYPE_CHECKING:
     from agentrun.people.desk import Posting
@@ -49,8 +49,18 @@ def end(
         say(f"{what}; to continue: {how_to_continue(known, is_unfinished=posting.is_unfinished)}")
 
 
+def check_can_resume(known: KnownJob) -> None:
+    """Before anything is posted with --resume: UsageError if a launch here would be refused."""
+    from agentrun.errors import UsageError
+
+    if (there := where_it_runs(known)) is not None:
+        raise UsageError(
+            f"{known.name}: nothing is posted: --resume cannot run it here; {there.how_to_resume(known.shown)}"
+        )
+
+
 def how_to_continue(known: KnownJob, *, is_unfinished: bool) -> str:
-    said = how_to_resume(known.shown, known.job.agent if known.job is not None else None)
+    said = how_to_resume(known.shown, known.job.agent if known.job is not None else None, known)
     if said.startswith("agentrun ") and not is_unfinished:
         # That run has ended; what was posted opens it again.
         return f"agentrun start {known.shown}"

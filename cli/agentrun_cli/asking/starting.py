@@ -17,15 +17,19 @@ if TYPE_CHECKING:
 
 
 def confirm_fresh(name: str, given_up: GivenUp, given: Given) -> None:
-    """Say what --fresh gives up, and ask if a person is there. Without one, people's work needs --yes (exit 2)."""
+    """Say what --fresh gives up, and ask if a person is there. Without one, people's work, and a job that was moved
+    away, need --yes (exit 2)."""
     from agentrun_cli.drawing.plan import given_up_words
 
     if not given_up:
         return
-    needs_yes = given_up.is_of_people or is_answerable()
+    needs_yes = given_up.needs_agreement or is_answerable()
     yes = bool(given.get("yes")) or not needs_yes
     if not (yes and given.get("quiet")):
-        console.say(f"{name}: --fresh gives up {given_up_words(given_up)}")
+        if given_up.moved:
+            console.say(console.clean(f"{name}: {given_up.moved}; --fresh starts it over here", limit=2000))
+        if words := given_up_words(given_up):
+            console.say(f"{name}: --fresh gives up {words}")
     confirm(name, "start over?", yes=yes, otherwise="nothing was started")
 
 

@@ -60,6 +60,8 @@ def answer(
     _check(given, is_one=is_one, is_all=all_items, file=file)
     edited = _details(details)
     known = open_known(job, state_dir, store)
+    if resume:
+        confirming.check_can_resume(known)
     if file is not None:
         posting = desk.answer_each(known, read_answers(file), by=by or "", here=HERE, warn=warn)
     elif all_items:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentrun_cli import flags
+
+if TYPE_CHECKING:
+    from agentrun.views.jobs import JobView
 
 
 def clear(
@@ -93,11 +96,18 @@ def _clear_one(job: str, state_dir: str | None, at: str | None, *, yes: bool) ->
     try:
         view = view_job(store, name)
         done = view.counts.get("done", 0)
-        if view.status == "finished":
+        if view.figures_only and view.sealed:
+            # The records may be of anything: nobody here can say what is lost.
+            what = f"{_sealed_run(view)}, sealed, so that it cannot be read without its key"
+        elif view.status == "finished" and not view.figures_only:
             output = shown_path(view.output or "its output")
             what = f"the history of its runs; the results in {output} stay (replaced only with --overwrite)"
-        elif view.status in ("new", "damaged"):
+        elif view.status == "moved":
+            what = f"what is left here of a job that {view.moved.words if view.moved else 'was moved away'}"
+        elif view.status in ("new", "damaged", "unreachable"):
             what = "whatever there is"
+        elif view.status == "finished":
+            what = "the history of its runs"
         else:
             what = f"an unfinished run with {counted(done, 'result')} that {'is' if done == 1 else 'are'} nowhere else"
         say(f"{name}: this removes {where}: {what}")
@@ -106,3 +116,10 @@ def _clear_one(job: str, state_dir: str | None, at: str | None, *, yes: bool) ->
         say(f"removed {where}")
     finally:
         lease.release()
+
+
+def _sealed_run(view: JobView) -> str:
+    from agentrun_cli.terminal import counted
+
+    which = "finished" if view.status == "finished" else "unfinished"
+    return f"a job whose last run is {which}, with {counted(view.counts.get('done', 0), 'result')}"

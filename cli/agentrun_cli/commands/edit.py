@@ -41,6 +41,8 @@ def edit(
     if carry and (item is not None or index is not None):
         raise UsageError("--carry edits the carry after the last settled item; leave out the item")
     known = open_known(job, state_dir, store)
+    if resume:
+        confirming.check_can_resume(known)
     editable = desk.to_edit(known, None if carry else select(item, index), warn=warn)
     value, name = editable.value, editable.name
     new = _given(output, value) if output is not None else edit_value(value, name=name)

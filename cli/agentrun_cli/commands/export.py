@@ -31,7 +31,8 @@ def export(
     agentrun export triage --undo
 
     The file has the unfinished run, the runs that ended, what people posted, and the files of items. It does not have
-    the job file, the agent and the items: copy those as well. Exit 75: a runner has the job.
+    the job file, the agent and the items: copy those as well. (Items from standard input or Python are in it.)
+    Exit 75: a runner has the job, or something was posted during a move.
     """
     from agentrun.errors import UsageError
     from agentrun.people.moving import export_job, undo_move
@@ -44,7 +45,7 @@ def export(
     known = locate(job, HERE, state_dir, store=store)
     if undo:
         undo_move(known)
-        say(f"{known.name}: runs here again; see to it that it runs nowhere else")
+        say(f"{known.name}: the move is undone, and the job can run here; make sure that it runs nowhere else")
         return
     file = HERE / (output if output is not None else f"{known.name}.agentrun")
     seal = FileSeal()
@@ -55,5 +56,8 @@ def export(
         more = ", …" if len(done.left_out) > SHOWN else ""
         names = ", ".join(clean(one, limit=200) for one in done.left_out[:SHOWN])
         say(f"  left out:  {counted(len(done.left_out), 'file')}: {names}{more}")
-    say("  not in it: the job file, the agent and the items; copy them too")
+    if done.apart:
+        *others, last = done.apart
+        what = f"{', '.join(others)} and {last}; copy them too" if others else f"{last}; copy it too"
+        say(f"  not in it: {what}")
     say(f"  there:     agentrun import {clean(done.file.name)}")

@@ -20,6 +20,7 @@ def failures(
     agentrun failures triage
     agentrun failures triage --json     one line for each item
     """
+    from agentrun.agents.loading import RUN_IT_AGAIN
     from agentrun.people.selecting import words_for
     from agentrun.views.causes import group_failures
     from agentrun_cli.asking.choosing import open_items, open_known
@@ -32,7 +33,7 @@ def failures(
             _put_json(listing)
             return
         groups = group_failures(listing.items({"failed"}))
-        total, ended = len(listing), not listing.is_unfinished
+        total, ended = listing.total, not listing.is_unfinished
     count = sum(group.count for group in groups)
     if not count:
         say(f"{known.name}: no items have failed")
@@ -46,8 +47,8 @@ def failures(
     if ended:
         say(f"retry:        agentrun start {known.shown}   (this run is finished; a new one starts)")
     else:
-        again = how_to_resume(known.shown, known.job.agent if known.job is not None else None)
-        failed = "--failed" if again.startswith("agentrun ") else "failed=True"
+        again = how_to_resume(known.shown, known.job.agent if known.job is not None else None, known)
+        failed = "failed=True" if again == RUN_IT_AGAIN else "--failed"
         say(f"retry:        {again}   ({failed}: also items that failed in three launches)")
 
 

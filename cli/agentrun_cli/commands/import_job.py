@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,37 +25,46 @@ def import_job(
     agentrun import triage.agentrun
     agentrun resume triage
 
-    To be called in the folder of the job file. A job that was moved away from here may come back. Exit 65: FILE is
-    damaged or of a newer version, and nothing was imported. 2: it is no export, or there is a job of that name.
+    To be called in the folder of the job file: a store that is named there is the job's. A job that was moved away from
+    here may come back. Exit 65: FILE is damaged or of a newer version, and nothing was imported. 2: it is no export, or
+    there is a job of that name.
     """
     import os
     from functools import partial
 
-    from agentrun.job.address import read_address
     from agentrun.job.home import state_root
     from agentrun.people import moving
+    from agentrun.people.destination import check_store, named_store
     from agentrun.people.sealing import FileSeal
-    from agentrun.views.finding import catalogue_at
+    from agentrun.views.finding import asked_store, catalogue_at
     from agentrun_cli.terminal import HERE, clean, say
 
-    asked = read_address(store, base=HERE, where="--store") if store else None
+    asked, opening = asked_store(store, HERE), partial(FileSeal().open, where=file)
+    named = named_store(HERE / file, here=HERE, name=name or "", opening=opening)
+    if named is not None and asked is not None:
+        check_store(asked, named)
+    elif named is not None:
+        asked = named.address
     catalogue = catalogue_at(state_root(HERE, state_dir, os.environ), asked)
-    opening = partial(FileSeal().open, where=file)
     done = moving.import_job(HERE / file, catalogue, here=HERE, name=name or "", opening=opening)
     back = "back" if done.is_back else "imported"
     say(
         f"{clean(done.name)}: {back}, with {done.done:,} of {done.total:,} items done; "
         f"exported on {clean(done.host)} at {done.at[:16]}Z"
     )
-    for line in _notes(done):
+    for line in _notes(done, named.file if named is not None else None):
         say(f"  {line}")
     say(f"  to continue:  {_next(done)}")
 
 
-def _notes(done: Imported) -> list[str]:
+def _notes(done: Imported, named_in: Path | None) -> list[str]:
+    """What to know about the job; `named_in` is the job file that names its store."""
     from agentrun_cli.terminal import clean, counted, shown_path
 
     notes = []
+    if done.store.where:
+        said = f", which {shown_path(named_in)} names" if named_in is not None else ""
+        notes.append(f"in the store {clean(done.store.where)}{said}")
     if done.is_unfinished and not done.was_moved:
         notes.append(f"a copy: the job may still run on {clean(done.host)}, and both would pay for the same items")
     if done.missed:

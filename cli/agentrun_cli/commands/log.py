@@ -40,6 +40,7 @@ def log(
 
     Inside a program that is an agent, `agentrun log WORDS…` writes a line to its item's log instead.
     """
+    from agentrun.views.elsewhere import ran_elsewhere
     from agentrun_cli.asking.choosing import open_known, select
     from agentrun_cli.drawing.log import event_lines
     from agentrun_cli.terminal import put, say
@@ -56,21 +57,23 @@ def log(
         _put_item_log(known, select(item, index), lines)
         return
     with known.store.reader() as reader:
-        told = list(event_lines(reader.history()))
+        told, elsewhere = list(event_lines(reader.history())), ran_elsewhere(known.store, reader)
     for line in told if lines is None else told[-lines:]:
         put(line)
     if not told:
-        say(f"{known.name}: nothing has happened yet")
+        say(f"{known.name}: {_logged_on(elsewhere) if elsewhere else 'nothing has happened yet'}")
 
 
 def _put_item_log(known: KnownJob, selection: Selection, lines: int | None) -> None:
     from agentrun.people.selecting import select_one
     from agentrun.views.details import item_logs
+    from agentrun.views.elsewhere import ran_elsewhere
     from agentrun_cli.asking.choosing import open_items
     from agentrun_cli.terminal import say
 
     with open_items(known) as listing:
         view = select_one(known, listing, selection)
+        elsewhere = ran_elsewhere(known.store, listing.reader)
     printed = 0
     for path in item_logs(known, view):
         if path.is_file():
@@ -78,13 +81,22 @@ def _put_item_log(known: KnownJob, selection: Selection, lines: int | None) -> N
                 if lines is not None:
                     _seek_last(file, lines)
                 printed += _put_bytes(file)
-    if not printed:
+    if not printed and elsewhere and view.state != "pending":
+        say(f"{known.name}: {_logged_on(elsewhere)}")
+    elif not printed:
         why = {
             "done": "it printed nothing, or its log is no longer kept (keep_logs in the job file)",
             "running": "it has printed nothing yet",
             "pending": "it has not been run yet",
         }.get(view.state, "it printed nothing")
         say(f"{known.name}: this item has no log; {why}")
+
+
+def _logged_on(elsewhere: str) -> str:
+    """Where to look for a log that is not here."""
+    from agentrun_cli.terminal import clean
+
+    return f"its logs are not here, but where it ran: the last launch was on {clean(elsewhere, limit=300)}"
 
 
 def _seek_last(file: BinaryIO, lines: int) -> None:

@@ -20,6 +20,7 @@ def mcp(
     ] = None,
     files: Annotated[list[str] | None, typer.Argument(metavar="[FILE…]", hidden=True)] = None,
     state_dir: flags.StateDir = None,
+    store: flags.Store = None,
 ) -> None:
     """Let other agents, such as Claude or Cursor, see your jobs.
 
@@ -47,7 +48,9 @@ def mcp(
     with redirect_stdout(sys.stderr):
         from agentrun_cli.mcp.server import make_server, serve
 
-        server = make_server(HERE, allow=allow or [], job_files=[*(jobs or []), *(files or [])], state_dir=state_dir)
+        server = make_server(
+            HERE, allow=allow or [], job_files=[*(jobs or []), *(files or [])], state_dir=state_dir, store=store
+        )
     # Whatever it was doing is safe at any instant, and a read of standard input cannot be interrupted.
     exit_on_interrupt()
     serve(server)

@@ -51,6 +51,8 @@ def redo(
 
     selection = replace(select(items, index), failed=failed, cause=cause, agent_version=agent_version, first=first)
     known = open_known(job, state_dir, store)
+    if now:
+        confirming.check_can_resume(known)
 
     def agree(views: Sequence[ItemView]) -> bool:
         _warn_of_loss(known, views, asks=not selection.is_by_name, yes=yes)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from agentrun_cli import flags
-
-if TYPE_CHECKING:
-    from agentrun.views.finding import KnownJob
 
 
 def rekey(
@@ -33,7 +30,8 @@ def rekey(
     """
     from agentrun.errors import UsageError
     from agentrun.people.sealing import new_key, rekey_job
-    from agentrun_cli.terminal import clean, counted, put, say
+    from agentrun.views.finding import locate
+    from agentrun_cli.terminal import HERE, clean, counted, put, say
 
     if new:
         if job is not None or seal or unseal:
@@ -42,7 +40,7 @@ def rekey(
         return
     if job is None or (seal and unseal):
         raise UsageError("give a JOB, and at most one of --seal and --unseal; a fresh key: agentrun rekey --new")
-    known = _locate(job, state_dir, store)
+    known = locate(job, HERE, state_dir, store=store)
     done = rekey_job(known.store, known.name, change="seal" if seal else "unseal" if unseal else "rekey")
     what = f"{counted(done.runs, 'run')}, {counted(done.records, 'record')}, {counted(done.files, 'side file')}"
     say(f"{known.name}: {'in clear' if unseal else 'sealed with the first key'}: {what}")
@@ -50,18 +48,3 @@ def rekey(
         say(f"  left as it was, because it cannot be opened: {clean(one, limit=200)}")
     if done.left:
         raise typer.Exit(65)
-
-
-def _locate(job: str, state_dir: str | None, store: str | None) -> KnownJob:
-    """Also a job whose description cannot be read with these keys: its exact name will do."""
-    from agentrun.errors import CheckpointError
-    from agentrun.views.finding import KnownJob, catalogue_near, locate
-    from agentrun_cli.terminal import HERE
-
-    try:
-        return locate(job, HERE, state_dir, store=store)
-    except CheckpointError:
-        near = catalogue_near(HERE, state_dir, store=store)
-        if job not in near.names():
-            raise
-        return KnownJob(job, near.store(job))

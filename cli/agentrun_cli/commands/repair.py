@@ -31,13 +31,19 @@ def repair(
     Exit 0: repaired, or nothing is wrong. 65: damaged, and not repaired (not confirmed, or no whole record is left, or
     a newer version wrote it). 75: a runner has the job.
     """
+    from agentrun.errors import UsageError
     from agentrun.people.repairing import repairing
     from agentrun_cli.asking.choosing import open_known
     from agentrun_cli.drawing.damage import damage_lines
     from agentrun_cli.terminal import put_json, say
 
     known = open_known(job, state_dir, store)
-    if not known.store.where and known.store.folder is not None and not known.store.folder.is_dir():
+    if known.store.where:
+        raise UsageError(
+            f"{known.name}: repair works on the folder store only; restore {known.store.where} from a backup, or start "
+            f"over with --fresh"
+        )
+    if known.store.folder is not None and not known.store.folder.is_dir():
         say(f"{known.name}: has no run yet, so there is nothing to repair")
         return
     with repairing(known) as salvage:

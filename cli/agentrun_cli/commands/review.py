@@ -32,11 +32,15 @@ def review(
     agentrun review drafts --resume
     agentrun review drafts --list --json     one line for each question
     """
+    from agentrun.people import desk
     from agentrun_cli.asking.choosing import open_items, open_known
     from agentrun_cli.asking.reviewing import Review
     from agentrun_cli.terminal import put, say
 
     known = open_known(job, state_dir, store)
+    if resume:
+        confirming.check_can_resume(known)
+    desk.check_here(known)
     with open_items(known) as listing:
         waiting = listing.counts["waiting"]
         if not waiting:

@@ -37,6 +37,8 @@ def skip(
     from agentrun_cli.asking.choosing import open_known, select, warn
 
     known = open_known(job, state_dir, store)
+    if resume:
+        confirming.check_can_resume(known)
     selection = replace(select(items, index), failed=failed, cause=cause)
     posting = desk.skip(known, selection, reason=reason, by=by or "", warn=warn)
     what = f"{confirming.are(len(posting.items), 'item')} to be skipped"

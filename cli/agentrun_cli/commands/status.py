@@ -57,11 +57,10 @@ def _show(shown: Shown, *, as_json: bool) -> None:
     views = shown.views()
     for line in shown.lines(views):
         put(line)
-    for view in views:
-        if view.status in ("untrusted", "unreachable"):
-            say(clean(view.problem, limit=2000))
+    for problem in shown.problems(views):
+        say(clean(problem, limit=2000))
     if not views:
-        say(shown.nothing + ("" if shown.everywhere else "; start with: agentrun init, or: agentrun start JOB"))
+        say(shown.nothing + shown.how_to_begin)
 
 
 def _watch(shown: Shown, *, as_json: bool) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from agentrun_cli import flags
 from agentrun_cli.asked import Asked
-from agentrun_cli.hints import how_to_name
+from agentrun_cli.hints import how_to_name, how_to_resume
 
 _POLL_SECONDS = 0.1
 # Two pending signals of one kind count as one.
@@ -49,4 +49,4 @@ def stop(
         while at.holder() == holder:
             time.sleep(_POLL_SECONDS)
         shown = how_to_name(name, at.folder, Asked(job, state_dir=state_dir, store=store))
-        say(f"{name}: stopped; to resume: agentrun resume {shown}")
+        say(f"{name}: stopped; to resume: {how_to_resume(shown, None, known)}")

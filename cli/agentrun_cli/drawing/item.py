@@ -30,7 +30,7 @@ def item_lines(details: ItemDetails) -> Iterator[str]:
         yield _line("agent", clean(view.agent) + (f" (now {clean(now)})" if now and now != view.agent else ""))
     if view.gen:
         yield _line("generation", f"{view.gen} (times started over)")
-    yield from _input_lines(details.given)
+    yield from _input_lines(details.given, details.ran_elsewhere)
     yield from _attempt_lines(view.tries)
     if view.usage is not None:
         yield _line("cost", _cost(view.usage))
@@ -90,8 +90,10 @@ def _question_lines(view: ItemView, steps: Sequence[StepView]) -> Iterator[str]:
         yield f"  {line}"
 
 
-def _input_lines(given: InputView | None) -> Iterator[str]:
-    if given is None:
+def _input_lines(given: InputView | None, elsewhere: str) -> Iterator[str]:
+    if elsewhere and (given is None or given.problem):
+        yield _line("input", f"not here; the last launch was on {clean(elsewhere, limit=300)}")
+    elif given is None:
         yield _line("input", "no longer there")
     elif given.path is None:
         yield _line("input", "")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agentrun.views.finding import KnownJob
-    from agentrun.views.jobs import JobView, Speed, Stopped
+    from agentrun.views.jobs import JobView, Moved, Speed, Stopped
     from agentrun.views.since import Changes
 
 
@@ -47,22 +47,38 @@ def job_lines(
     if view.status == "new":
         yield f"{clean(view.job)}: has not run yet"
         return
-    yield f"{clean(view.job)}: {state}, {_counts(view)}"
+    yield f"{clean(view.job)}: {state}{_sealed(view)}, {_counts(view)}"
     if is_watched and view.status == "running" and is_terminal(sys.__stdout__):
         yield _bar(view)
     name = how_to_name(known.name, view.folder, Asked(None, state_dir=state_dir, store=store))
     most = _IN_FLIGHT_WATCHED if is_watched else _IN_FLIGHT_SHOWN
-    for label, text in (*_standing(view, most), *_facts(view, output), *_news(view, since)):
+    for label, text in (*_standing(view, most), *_facts(view, output), *_news(view, since), *_unseen(view)):
         yield f"  {label:<11} {text}".rstrip()
-    yield from _commands(view, name, since)
+    yield from _commands(view, known, name, since)
 
 
-def _commands(view: JobView, name: str, since: Changes | None) -> Iterator[str]:
-    if view.status in ("interrupted", "failed", "waiting"):
+def _sealed(view: JobView) -> str:
+    return f" ({'sealed' if view.sealed else 'not sealed'})" if view.figures_only else ""
+
+
+def _unseen(view: JobView) -> Iterator[tuple[str, str]]:
+    """Why there is no more to see of it."""
+    if view.figures_only:
+        yield "sealed" if view.sealed else "not sealed", clean(view.problem, limit=2000)
+
+
+def _commands(view: JobView, known: KnownJob, name: str, since: Changes | None) -> Iterator[str]:
+    if view.newest_run:
+        yield f"  the newest: agentrun status {name}"
+    elif view.status == "moved":
+        yield f"  to undo:    agentrun export {name} --undo   (if it runs nowhere else)"
+    elif view.figures_only and not view.sealed:
+        yield f"  to seal:    agentrun rekey {name} --seal"
+    elif view.status in ("interrupted", "failed", "waiting"):
         if view.counts.get("waiting"):
             yield f"  answer:     agentrun review {name}"
         needed = f" {view.stopped.flags}" if view.stopped is not None and view.stopped.flags else ""
-        yield f"  to resume:  {how_to_resume(name, view.reference)}{needed}"
+        yield f"  to resume:  {how_to_resume(name, view.reference, known)}{needed}"
     elif view.status == "finished" and view.posted:
         yield f"  to apply:   agentrun resume {name}"
     if since is not None and (since.to_run or since.gone):
@@ -95,7 +111,9 @@ def _bar(view: JobView) -> str:
 
 def _standing(view: JobView, most: int) -> Iterator[tuple[str, str]]:
     """Why it is not running, or what it is doing."""
-    if view.why:
+    if view.moved is not None:
+        yield "moved", _moved(view.moved)
+    elif view.why:
         yield from _stop(view, view.stopped)
     if view.paused is not None:
         from agentrun.values.clock import now_seconds
@@ -117,6 +135,15 @@ def _standing(view: JobView, most: int) -> Iterator[tuple[str, str]]:
             yield "in flight" if not number else "", f"{age:>6}  {clean(item.key, limit=60)}"
         if len(oldest) > most:
             yield "", f"        and {len(oldest) - most:,} more"
+
+
+def _moved(mark: Moved) -> str:
+    from agentrun.values.clock import age_seconds, local_clock
+
+    if mark.is_interrupted:
+        return f"to {clean(mark.file, limit=300)}, but the export was interrupted; finish it, or undo it"
+    when = f"{ago(age_seconds(mark.at))} ({local_clock(mark.at)})"
+    return f"to {clean(mark.file, limit=300)} on {clean(mark.host, limit=100)}, {when}"
 
 
 def _stop(view: JobView, stopped: Stopped | None) -> Iterator[tuple[str, str]]:
@@ -157,7 +184,7 @@ def _pace(view: JobView) -> str:
 
 
 def _facts(view: JobView, output: Path | str | None) -> Iterator[tuple[str, str]]:
-    ended = view.status == "finished"
+    ended = view.status == "finished" or bool(view.newest_run)
     if not ended:
         settled = f"every item up to index {view.last_completed} is settled"
         yield "position", settled if view.last_completed >= 0 else "at the first item"
@@ -167,7 +194,8 @@ def _facts(view: JobView, output: Path | str | None) -> Iterator[tuple[str, str]
         yield "waiting", _ranges(view.waiting)
     if view.holder is not None:
         yield "runner", clean(view.holder.describe())
-    yield "run", f"{view.run_id}, {view.launches} {'launch' if view.launches == 1 else 'launches'}"
+    launches = f", {view.launches} {'launch' if view.launches == 1 else 'launches'}" if view.launches else ""
+    yield "run", view.run_id + launches + (f", not the newest ({view.newest_run})" if view.newest_run else "")
     if view.versions:
         of = ", ".join(f"{count:,} of version {clean(name)}" for name, count in view.versions.items())
         yield "results", of + (" (from several versions)" if len(view.versions) > 1 else "")
@@ -175,7 +203,8 @@ def _facts(view: JobView, output: Path | str | None) -> Iterator[tuple[str, str]
         yield "empty", f"{counted(view.empty, 'output')} (listed by: items --empty)"
     if view.cost is not None or view.tokens or view.budget or view.token_budget:
         yield "cost", _cost(view)
-    yield "ended" if ended else "checkpoint", ago(view.age_seconds) + ("" if ended else f", seq {view.seq}")
+    seq = f", seq {view.seq}" if view.seq and not ended else ""
+    yield "checkpoint" if view.seq and not ended else "ended", ago(view.age_seconds) + seq
     if output:
         yield "output", shown_path(output)
     if view.where:

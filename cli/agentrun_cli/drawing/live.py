@@ -210,7 +210,9 @@ class PlainView:
         if not count:
             return  # the closing lines follow at once, and say the same
         line = f"{self.job}: {clean(event.reason)}; {count} in flight "
-        if event.grace_seconds is not None:
+        if event.grace_seconds == 0:
+            line += f"{'is' if count == 1 else 'are'} ended at once"
+        elif event.grace_seconds is not None:
             line += f"{'has' if count == 1 else 'have'} {format_duration(event.grace_seconds)} to finish; "
             line += "stop once more to end them now"
         else:

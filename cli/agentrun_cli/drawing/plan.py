@@ -235,8 +235,10 @@ def plan_lines(outlook: Outlook) -> Iterator[str]:
         if planned.last is not None:
             yield f"  the last run {last_run(planned.last)}"
     if given_up:
-        asks = "it asks first, or needs --yes" if given_up.is_of_people else "on a terminal it asks first"
-        yield f"  --fresh gives up {given_up_words(given_up)}; {asks}"
+        asks = "it asks first, or needs --yes" if given_up.needs_agreement else "on a terminal it asks first"
+        # A move is among the notes.
+        words = given_up_words(given_up)
+        yield f"  --fresh gives up {words}; {asks}" if words else f"  --fresh starts over; {asks}"
     rows = [("items", source_of(job))]
     if plan.first_keys:
         more = ", …" if plan.total > len(plan.first_keys) else ""

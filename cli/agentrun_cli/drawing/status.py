@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from agentrun.views.jobs import JobView
     from agentrun.views.since import Changes
 
+_NAMED = 8
+
 
 @dataclass(frozen=True)
 class Shown:
@@ -30,14 +32,38 @@ class Shown:
 
     @property
     def nothing(self) -> str:
+        if self.store is not None:
+            from agentrun.views.finding import asked_store
+
+            asked = asked_store(self.store, HERE)
+            return f"{asked.shown if asked is not None else self.store}: there are no jobs in this store"
         return "no jobs are known on this machine" if self.everywhere else "no jobs are known here"
+
+    @property
+    def how_to_begin(self) -> str:
+        """What follows where there is nothing."""
+        is_here = not self.everywhere and self.store is None
+        return "; start with: agentrun init, or: agentrun start JOB" if is_here else ""
+
+    def problems(self, views: list[JobView]) -> list[str]:
+        """Why some of the listed jobs cannot be read, each reason once. Of one job in detail, its lines say so."""
+        if self.known is not None:
+            return []
+        unread = [view.problem for view in views if view.status in ("damaged", "untrusted", "unreachable")]
+        sealed = [view.job for view in views if view.figures_only and view.sealed]
+        clear = [view.job for view in views if view.figures_only and not view.sealed]
+        found = [f"{_names(sealed)}: sealed; without the key only the figures are shown"] if sealed else []
+        if clear:
+            seal = f"agentrun rekey {clear[0] if len(clear) == 1 else 'JOB'} --seal"
+            found.append(f"{_names(clear)}: not sealed, but a key is set; only the figures are shown; to seal: {seal}")
+        return list(dict.fromkeys([*unread, *found]))
 
     def views(self) -> list[JobView]:
         from agentrun.views.finding import catalogue_near
         from agentrun.views.jobs import list_everywhere, list_jobs, view_job
 
         if self.known is not None:
-            return [view_job(self.known.store, self.known.name)]
+            return [view_job(self.known.store, self.known.name, run_id=self.known.run_id)]
         return (
             list_everywhere() if self.everywhere else list_jobs(catalogue_near(HERE, self.state_dir, store=self.store))
         )
@@ -72,9 +98,13 @@ class Shown:
     def _since(self, known: KnownJob, view: JobView) -> Changes | None:
         from agentrun.views.since import changes_since
 
-        return (
-            changes_since(known.store, _open(known, self.store)) if self.check and view.status == "finished" else None
-        )
+        is_last = view.status == "finished" and not view.newest_run and not view.figures_only
+        return changes_since(known.store, _open(known, self.store)) if self.check and is_last else None
+
+
+def _names(jobs: list[str]) -> str:
+    more = f" and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else ""
+    return ", ".join(jobs[:_NAMED]) + more
 
 
 def _output(known: KnownJob, view: JobView, store: str | None) -> Path | None:

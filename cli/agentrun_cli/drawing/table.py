@@ -26,6 +26,7 @@ JOB_COLOURS: dict[str, Colour] = {
     "untrusted": "red",
     "unreachable": "red",
     "finished": "green",
+    "moved": "yellow",
 }
 ITEM_COLOURS: dict[str, Colour] = {"done": "green", "failed": "red", "waiting": "yellow", "running": "blue"}
 
@@ -41,7 +42,7 @@ def job_table(views: list[JobView], *, has_place: bool = False) -> Iterator[str]
     rows = [head]
     for view in views:
         known = view.status not in ("new", "damaged", "untrusted", "unreachable")
-        cells = [clean(view.job, limit=40) or "-", "paused" if view.paused is not None else view.status]
+        cells = [clean(view.job, limit=40) or "-", _state(view)]
         cells += [f"{view.counts.get('done', 0):,}/{view.total:,}" if known else "-"]
         cells += [f"{view.counts.get('failed', 0):,}" if known else "-"]
         cells += [f"{view.counts.get('waiting', 0):,}" if known else "-"] if waits else []
@@ -52,10 +53,15 @@ def job_table(views: list[JobView], *, has_place: bool = False) -> Iterator[str]
     for number, row in enumerate(rows):
         padded = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)]
         if number:
-            padded[1] = coloured(padded[1], JOB_COLOURS.get(row[1]), sys.__stdout__)
+            padded[1] = coloured(padded[1], JOB_COLOURS.get(row[1].partition(" ")[0]), sys.__stdout__)
             yield "  ".join(padded).rstrip()
         else:
             yield coloured("  ".join(padded).rstrip(), "dim", sys.__stdout__)
+
+
+def _state(view: JobView) -> str:
+    mark = f" ({'sealed' if view.sealed else 'not sealed'})" if view.figures_only else ""
+    return ("paused" if view.paused is not None else view.status) + mark
 
 
 def _place(view: JobView) -> str:

@@ -40,10 +40,11 @@ class JobFile:
     here: Path
     """The folder that the server was started in."""
     state_dir: str | None = None
+    store: str | None = None
 
     def open(self) -> OpenJob:
         """The job as its file has it now."""
-        return open_job(str(self.path), cwd=self.here, state_dir=self.state_dir)
+        return open_job(str(self.path), cwd=self.here, state_dir=self.state_dir, store=self.store)
 
     @property
     def name(self) -> str | None:
@@ -61,13 +62,13 @@ class JobFile:
         return f"{name} ({self.named})" if (name := self.name) else self.named
 
 
-def read_job_files(named: Sequence[str], here: Path, state_dir: str | None) -> list[JobFile]:
+def read_job_files(named: Sequence[str], here: Path, state_dir: str | None, store: str | None = None) -> list[JobFile]:
     """The job files, each of which can be read; UsageError about one that cannot."""
     files = []
     for one in named:
         if (path := _find_file(one, here, state_dir)) is None:
             raise UsageError(f"--jobs {one}: is not a job file; give the path of one, such as triage/job.toml")
-        file = JobFile(one, path, here, state_dir)
+        file = JobFile(one, path, here, state_dir, store)
         file.open()
         files.append(file)
     return files
@@ -88,14 +89,16 @@ class Target:
 
     ref: str
     state_dir: str | None
+    store: str | None
     opened: OpenJob
     file_budget: float | None
     """The job file's own, whatever flags an unfinished run has kept."""
 
     @classmethod
-    def at(cls, ref: str, here: Path, state_dir: str | None) -> Target:
-        opened = open_job(ref, cwd=here, state_dir=state_dir)
-        return cls(ref, state_dir, opened, open_job(ref, cwd=here, state_dir=state_dir, fresh=True).job.budget)
+    def at(cls, ref: str, here: Path, state_dir: str | None, store: str | None = None) -> Target:
+        opened = open_job(ref, cwd=here, state_dir=state_dir, store=store)
+        alone = open_job(ref, cwd=here, state_dir=state_dir, store=store, fresh=True)
+        return cls(ref, state_dir, store, opened, alone.job.budget)
 
     @property
     def name(self) -> str:
@@ -103,7 +106,8 @@ class Target:
 
     @property
     def words(self) -> list[str]:
-        return [self.ref, *(["--state-dir", self.state_dir] if self.state_dir is not None else [])]
+        placing = (("--state-dir", self.state_dir), ("--store", self.store))
+        return [self.ref, *(word for flag, value in placing if value is not None for word in (flag, value))]
 
     def budget(self, asked: float | None) -> float | None:
         """The budget to give a launch; None to leave it as it is. UsageError if more is asked for than is allowed.
@@ -136,7 +140,7 @@ def find_target(asked: str, files: Sequence[JobFile], jobs: Jobs) -> Target:
     if len({one.path for one in meant}) > 1:
         raise UsageError(f"{asked}: several job files have this name; give one of {_listed(meant)}")
     if meant:
-        return Target.at(str(meant[0].path), meant[0].here, meant[0].state_dir)
+        return Target.at(str(meant[0].path), meant[0].here, meant[0].state_dir, meant[0].store)
     if (target := _find_known(asked, files, jobs)) is not None:
         return target
     raise UsageError(f"{asked[:100]}: not one of the jobs that this server may start; these are {_listed(files)}")
@@ -146,7 +150,7 @@ def _find_known(asked: str, files: Sequence[JobFile], jobs: Jobs) -> Target | No
     """A known job that was started from one of the files under another name: with other params."""
     try:
         place, known = jobs.find(asked)
-        target = Target.at(asked, jobs.here, str(place.root))
+        target = Target.at(asked, jobs.here, str(place.root), jobs.store)
     except UsageError:
         return None
     # The word may also be a folder with a job file in it, which comes before a name.

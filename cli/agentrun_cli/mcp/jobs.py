@@ -12,6 +12,7 @@ from agentrun.views.finding import KnownJob
 from agentrun.views.jobs import JobView
 from agentrun.views.listing import Listing
 from agentrun.views.place import Place
+from agentrun_cli.asked import Asked
 from agentrun_cli.hints import how_to_name
 
 _LISTED = 20
@@ -29,12 +30,15 @@ class Opened:
 class Jobs:
     """The jobs of several state folders, each by its exact name. May be used from several threads."""
 
-    def __init__(self, here: Path, state_dir: str | None = None, roots: Sequence[Path] = ()) -> None:
-        """`roots` are further state folders; they need not be there yet."""
+    def __init__(
+        self, here: Path, state_dir: str | None = None, roots: Sequence[Path] = (), *, store: str | None = None
+    ) -> None:
+        """`roots` are further state folders; they need not be there yet. With `store`, all jobs are in that store."""
         self.here = here
-        first = Place(here, state_dir)
+        self.store = store
+        first = Place(here, state_dir, store=store)
         others = dict.fromkeys(root for root in roots if root != first.root)
-        self._places = [first, *(Place(here, str(root)) for root in others)]
+        self._places = [first, *(Place(here, str(root), store=store) for root in others)]
 
     @property
     def roots(self) -> list[Path]:
@@ -60,7 +64,8 @@ class Jobs:
         if not having:
             raise UsageError(f"{name[:100]}: no job of that name; {_list(sorted({one.job for one in self.views()}))}")
         place, known = having[0]
-        return place, replace(known, command_name=how_to_name(known.name, known.store.folder))
+        shown = how_to_name(known.name, known.store.folder, Asked(None, store=self.store))
+        return place, replace(known, command_name=shown)
 
     def view(self, name: str) -> JobView:
         place, known = self.find(name)

@@ -58,15 +58,17 @@ ALLOWS = (
 )
 
 
-def make_server(here: Path, *, allow: Sequence[str], job_files: Sequence[str], state_dir: str | None) -> MCPServer[Any]:
+def make_server(
+    here: Path, *, allow: Sequence[str], job_files: Sequence[str], state_dir: str | None, store: str | None = None
+) -> MCPServer[Any]:
     """The server for what the command line asks; UsageError if that is wrong."""
     allowed = read_allowed(allow)
     if job_files and "start" not in allowed:
         raise UsageError("--jobs names job files that may be started; add --allow start, or leave --jobs out")
     if "start" in allowed and not job_files:
         raise UsageError("--allow start needs the job files that may be started: --jobs FILE")
-    files = read_job_files(job_files, here, state_dir)
-    return build_server(Jobs(here, state_dir, [one.open().root for one in files]), allowed, files)
+    files = read_job_files(job_files, here, state_dir, store)
+    return build_server(Jobs(here, state_dir, [one.open().root for one in files], store=store), allowed, files)
 
 
 def build_server(jobs: Jobs, allowed: Collection[str] = (), files: Sequence[JobFile] = ()) -> MCPServer[Any]:

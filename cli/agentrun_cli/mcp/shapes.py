@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 State = Literal["done", "failed", "skipped", "waiting", "running", "pending"]
 Status = Literal[
-    "running", "interrupted", "waiting", "failed", "finished", "damaged", "untrusted", "unreachable", "new"
+    "running", "interrupted", "waiting", "failed", "finished", "moved", "damaged", "untrusted", "unreachable", "new"
 ]
 
 Notes = Annotated[list[str], Field(description="What to know about this answer: texts that were cut, what is missing.")]
@@ -26,6 +26,7 @@ class JobLine(BaseModel):
     status: Status = Field(
         description="running: a runner is at work. waiting: only answers to questions are missing. failed: ran to the "
         "end, with failed items. interrupted: stopped before its end, can be resumed. finished: complete. "
+        "moved: it was moved away, and is continued elsewhere. "
         "damaged, untrusted, unreachable: a person must look at it. new: never ran."
     )
     total: int

@@ -80,6 +80,8 @@ def verdict(view: JobView) -> Html:
         words, tone = view.status, "bad"
     elif view.status == "new":
         words, tone = "not run yet", ""
+    if view.figures_only:
+        words = f"{words}, {'sealed' if view.sealed else 'not sealed'}"
     return h('<span class="pill {tone}">{words}</span>', tone=tone, words=words)
 
 

@@ -43,7 +43,7 @@ def item_page(visit: Visit) -> Response:
         key=cut(view.key, 1100),
         state=state(view),
         facts=facts(_facts(details)),
-        input=input_part(details.given),
+        input=input_part(details.given, details.ran_elsewhere),
         heading=_heading(view),
         outcome=_outcome(known, view),
         actions=_actions(known, view),
@@ -55,8 +55,10 @@ def item_page(visit: Visit) -> Response:
     return document(view.key, body, view=visit.place.view(known), tab="items")
 
 
-def input_part(given: InputView | None) -> Html:
-    """What the agent was given, for people to read."""
+def input_part(given: InputView | None, elsewhere: str = "") -> Html:
+    """What the agent was given, for people to read; `elsewhere` is where the last launch was, if not here."""
+    if elsewhere and (given is None or given.problem):
+        return h('<p class="card blank">Not here; the last launch was on {place}.</p>', place=elsewhere)
     if given is None:
         return h('<p class="card blank">The source no longer has this item.</p>')
     if given.problem:

@@ -24,7 +24,7 @@ _RUNNING_SHOWN, _RUNS_SHOWN = 12, 8
 def job_page(visit: Visit) -> Response:
     known = visit.job()
     view = visit.place.view(known)
-    runs = list_runs(known.store) if view.status not in ("damaged", "unreachable") else []
+    runs = list_runs(known.store) if view.status not in ("damaged", "unreachable") and not view.figures_only else []
     body = h(
         '{said}<div id="live" data-live="{live}">{standing}</div>{facts}{runs}',
         said=said.words_of(visit),
@@ -50,13 +50,15 @@ def standing(known: KnownJob, view: JobView) -> Html:
     if view.status == "new":
         return h("<h1>{job} {verdict}</h1>", job=view.job, verdict=verdict(view))
     return h(
-        '<h1>{job} {verdict}</h1><p class="stands">{words}</p>{bar}<dl class="tiles">{tiles}</dl>{actions}{running}',
+        '<h1>{job} {verdict}</h1><p class="stands">{words}</p>{odd}{bar}<dl class="tiles">{tiles}</dl>'
+        "{actions}{running}",
         job=view.job,
         verdict=verdict(view),
         words=describe(view),
+        odd=h('<p class="card odd">{problem}</p>', problem=view.problem) if view.problem else NOTHING,
         bar=bar(view),
         tiles=join(_tiles(view)),
-        actions=_actions(known, view),
+        actions=_actions(known, view) if not view.figures_only else NOTHING,
         running=_running(view),
     )
 
@@ -64,7 +66,8 @@ def standing(known: KnownJob, view: JobView) -> Html:
 def _facts(known: KnownJob, view: JobView) -> Iterator[tuple[str, object]]:
     """What does not change from one checkpoint to the next."""
     began = local_time(seconds_of(view.started_at))
-    yield "Started", f"{began:%A, %-d %B %Y, %H:%M}, in {counted(view.launches, 'launch', 'launches')}"
+    launches = f", in {counted(view.launches, 'launch', 'launches')}" if view.launches else ""
+    yield "Started", f"{began:%A, %-d %B %Y, %H:%M}{launches}"
     if known.job is not None:
         yield "Job", known.job.file or known.job.base
     if view.reference:
@@ -137,6 +140,12 @@ def continue_part(known: KnownJob, view: JobView) -> Html:
     commands = Commands(known.shown, reference)
     if view.status == "running" or (view.status == "finished" and not view.posted):
         return NOTHING
+    if view.status == "moved":
+        return h(
+            '<div class="wide">It is continued where it was imported. If it runs nowhere else, have it back with:'
+            '<code class="cmd">{command}</code></div>',
+            command=commands.of("export", "--undo"),
+        )
     if commands.is_held:
         return h('<p class="more">Only the script or notebook that started this job can continue it: run it again.</p>')
     flags = view.stopped.flags if view.stopped is not None else ""

@@ -45,5 +45,5 @@ def _job(view: JobView) -> Html:
         href=url("jobs", view.job),
         job=view.job,
         verdict=verdict(view),
-        facts=problem or facts,
+        facts=problem if problem and not view.figures_only else facts,
     )

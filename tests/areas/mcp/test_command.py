@@ -192,6 +192,32 @@ def test_start_runs_a_listed_job_file_in_the_background_and_is_seen(
     play(story)
 
 
+def test_jobs_of_a_store_are_seen_and_started_there(
+    job: Path, agentrun: Run, tmp_path: Path, nothing_left: None
+) -> None:
+    store = f"sqlite:///{tmp_path / 'jobs.db'}"
+    text = (job / "job.toml").read_text()
+    (job / "job.toml").write_text(f'name = "upper"\n{text}')
+    assert agentrun("start", "job.toml", "--store", store, "--limit", "1", cwd=job).returncode == 4
+    (tmp_path / "else").mkdir()
+
+    async def look() -> None:
+        async with serve(tmp_path / "else", "--store", store) as call:
+            assert [one["job"] for one in (await call("list_jobs"))["jobs"]] == ["upper"]
+            assert (await call("status", job="upper"))["counts"]["done"] == 1
+
+    async def start() -> None:
+        async with serve(job, "--store", store, "--allow", "start", "--jobs", "job.toml") as call:
+            await call("resume", job="upper")
+            while (await call("status", job="upper"))["status"] != "finished":
+                pass
+
+    play(look)
+    play(start)
+    assert "3/3" in agentrun("status", "--store", store).stdout
+    assert not list((job / ".agentrun").glob("*/state.json"))
+
+
 def test_a_launch_that_is_refused_is_an_error_that_says_why(job: Path, agentrun: Run) -> None:
     (job / "job.toml").write_text('agent = "agent.py:nobody"\n[items]\nfiles = "items/*.txt"\n')
 
