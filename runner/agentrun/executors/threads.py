@@ -37,7 +37,7 @@ class ThreadExecutor:
         self._slots = asyncio.Semaphore(job.concurrency)
         self._idle: list[_AgentThread] = []
         self._strays: dict[str, asyncio.Future[None]] = {}
-        """By item: the end of an attempt whose thread has not returned, though nobody waits for its outcome any more."""
+        """By item: the end of an attempt whose thread has not returned, though nobody waits for its outcome by now."""
 
     async def start(self) -> None:
         """Nothing: threads are started when they are needed."""

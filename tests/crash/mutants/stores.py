@@ -18,6 +18,10 @@ LEASE = "tests/unit/store/test_keyed_lease.py"
 INBOX = "tests/unit/store/test_keyed_inbox.py"
 READERS = "tests/unit/store/test_keyed_readers.py"
 COMMAND = "tests/cli/test_stores.py"
+ENDINGS = (
+    "tests/unit/executors/test_endings.py"
+    "::test_an_item_whose_cancelled_attempt_did_not_end_is_begun_again_only_after_it"
+)
 
 MUTANTS = [
     # ---- the conditions of a database
@@ -317,9 +321,9 @@ if self._broken is not None:
     Mutant(
         "the fate of a message removed with it",
         "KeyedInbox.drop",
-        "self._home.drop([INBOX + name for name in dropped])",
+        "self._home.drop([INBOX + name for name in dropped], epoch=epoch)",
         """
-self._home.drop([INBOX + name for name in dropped])
+self._home.drop([INBOX + name for name in dropped], epoch=epoch)
 self._home.drop([FATE + name for name in dropped])
 """,
         (f"{INBOX}::test_who_takes_a_message_back_while_a_runner_processes_it_is_told_the_truth",),
@@ -416,7 +420,7 @@ self._home.drop([FATE + name for name in dropped])
     Mutant(
         "the store shown to agents",
         "agentrun_cli:make_ready",
-        "hide_secrets(os.environ)",
+        "hide_secrets(os.environ, address_of(opened))",
         "",
         (f"{COMMAND}::test_an_agent_sees_neither_the_store_nor_the_keys",),
     ),
@@ -426,5 +430,48 @@ self._home.drop([FATE + name for name in dropped])
         "check_not_copied(opened)",
         "",
         (f"{COMMAND}::test_a_copied_folder_with_an_unfinished_run_is_recognised",),
+    ),
+    # ---- what a runner that lost its job can still do
+    Mutant(
+        "messages removed without the epoch",
+        "KeyedStore.drop",
+        "self._insist(lambda: self._inbox.drop(wanted, epoch=epoch))",
+        "self._insist(lambda: self._inbox.drop(wanted, epoch=None))",
+        (f"{LATE}[drop]",),
+    ),
+    Mutant(
+        "a lease taken that was renewed after the look",
+        "_passed_by",
+        "return Head(head.epoch, head.holder if holder is not None and is_dead(holder) else None)",
+        "return head",
+        (f"{RUNNERS}::test_a_lease_that_is_renewed_right_after_the_look_is_not_taken",),
+    ),
+    Mutant(
+        "a cancelled attempt in a thread not waited for",
+        "ThreadExecutor.run",
+        "self._strays[key] = loop.create_future()",
+        "pass",
+        (f"{ENDINGS}[thread]",),
+    ),
+    Mutant(
+        "a cancelled attempt on the loop not waited for",
+        "LoopExecutor.run",
+        "earlier = [ending for ending, end in self._strays.items() if end.attempt.item.key == key]",
+        "earlier = []",
+        (f"{ENDINGS}[loop]",),
+    ),
+    Mutant(
+        "patience begins again with each call",
+        "Patience.after",
+        "self._deadline is None",
+        "True",
+        (f"{UNSURE}::test_patience_counts_from_the_first_error_of_an_outage_whoever_meets_it",),
+    ),
+    Mutant(
+        "a summary that cannot be read passed over",
+        "read_summaries",
+        "(_summary_of(home, one) for one in home.ended())",
+        "(found for one in home.ended() if (found := decode_summary(one.summary)) is not None)",
+        (f"{READERS}::test_a_summary_that_cannot_be_read_stops_everything_but_a_fresh_start",),
     ),
 ]
