@@ -320,7 +320,9 @@ def test_a_second_runner_waits_and_exits_75_and_stop_reaches_the_first(
     assert agentrun("start", "job.toml", "--adopt", "--if-free", cwd=copy).returncode == 0
     assert not ran(copy)
     stopped = agentrun("stop", "upper", "--now", "--store", store, cwd=tmp_path)
-    assert stopped.returncode == 0 and f"upper: stopped; to resume: go to {socket.gethostname()}:{job}\n" in stopped.stderr
+    assert (
+        stopped.returncode == 0 and f"upper: stopped; to resume: go to {socket.gethostname()}:{job}\n" in stopped.stderr
+    )
     assert first.wait(PATIENCE_SECONDS) == 143
     assert len(ran(job)) == 1, "no new item was begun after the request"
     assert json.loads(agentrun("status", "upper", "--store", store, "--json").stdout)["status"] == "interrupted"
