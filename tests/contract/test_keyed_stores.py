@@ -370,3 +370,18 @@ def test_looking_at_an_empty_file_leaves_it_so_and_the_first_write_takes_it(tmp_
     assert looker.home("triage").head().epoch == 1
     for one in (looker, place):
         one.close()
+
+
+def test_a_file_that_a_link_points_to_is_the_same_file(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "jobs.db").touch()
+    (tmp_path / "link.db").symlink_to(tmp_path / "data" / "jobs.db")
+    place, looker = SqlitePlace(tmp_path / "link.db"), SqlitePlace(tmp_path / "link.db")
+    home = place.home("triage")
+    epoch = home.take(Head(), b"me", 60)
+    assert looker.home("triage").head().epoch == epoch, "the tables are in the log, beside the file itself"
+    (tmp_path / "data" / "jobs.db-wal").unlink()
+    with pytest.raises(BrokenStoreError, match="was removed or replaced"):
+        home.beat(epoch, 60)
+    for one in (looker, place):
+        one.close()

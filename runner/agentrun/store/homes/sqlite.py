@@ -35,7 +35,8 @@ class SqlitePlace(SqlPlace):
     def __init__(self, path: Path, *, shown: str = "") -> None:
         self.shown = shown or f"sqlite:///{path}"
         self._path = path
-        self._wal_path = path.with_name(f"{path.name}-wal")
+        # SQLite keeps it beside the file that a link points to.
+        self._wal_path = Path(f"{os.path.realpath(path)}-wal")
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._file: _File | None = None

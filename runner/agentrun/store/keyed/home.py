@@ -9,6 +9,7 @@ Errors of a home, and nothing else leaves it:
 
     LostError        another runner has the job by now; the write did not happen, and no later one will
     StoreError       the place did not answer: a write may have happened or not
+    BrokenStoreError     a write failed for good: nothing is asked about or tried again
     UsageError       the address, the credentials or the permissions are wrong
     CheckpointError  what is stored is damaged, gone, or of a newer version
 
