@@ -58,7 +58,7 @@ def test_a_server_that_is_started_late_does_all_of_it(
 def test_a_server_that_loads_its_model_is_waited_for(agentrun: Run, docs: Path, llm: LlmServer) -> None:
     for key in KEYS:
         # None is asked again, and answered, before all were refused: that would be no outage.
-        (docs.parent / key).write_text(f"<<503 times=1 together={len(KEYS)}>><<slow seconds=1>>")
+        (docs.parent / key).write_text(f"<<503 times=1 together={len(KEYS)}>><<slow seconds=5>>")
     ended = agentrun("start", *GIVEN, "--base-url", llm.url, "-j", "6", "--retries", "0", OPENAI_API_KEY="sk-none")
     assert ended.returncode == 0, ended.stderr
     assert llm.requests_of() == dict.fromkeys(KEYS, 2) and "Loading model" in ended.stderr
