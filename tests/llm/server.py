@@ -4,8 +4,7 @@ What it does is said in the prompt, by marks such as `<<429 after=2 times=1>>`: 
 the same text it concerns (all, without it). Marks: `400`, `401`, `403`, `404`, `429` (`after=` seconds), `500`,
 `503`, `quota429`, `quota400`, `slow` (`seconds=`), `cut` (the connection ends within the body), `malformed`, `length`,
 `filter`, `refusal`, `empty`, `nousage`, `exceed` (more tokens than `max_tokens` allows), `echo` (the key is in an
-error). An error with `together=` waits until so many requests have come. `key=…` in the prompt says whose request it
-is. What it does whatever it is asked is said by its `Manners`.
+error). `key=…` in the prompt says whose request it is. What it does whatever it is asked is said by its `Manners`.
 """
 
 from __future__ import annotations
@@ -123,8 +122,6 @@ class LlmServer:
             return refused[0], {}, json.dumps({"error": refused[1]}).encode()
         for name, (status, *said) in _ERRORS.items():
             if (given := asked.mark(name)) is not None:
-                while len(self.asked) < int(given.get("together", 0)) and not self._ended.wait(0.002):
-                    pass
                 headers = {"Retry-After": given["after"]} if "after" in given else {}
                 return status, headers, _error(*said)
         if asked.mark("echo") is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Run, begin
+from llm.manners import Manners
 from llm.server import LlmServer, serve
 from waiting import eventually
 
@@ -55,13 +56,17 @@ def test_a_server_that_is_started_late_does_all_of_it(
     assert run.stderr is not None and run.stderr.read().count(f"{address} cannot be reached") == 1
 
 
-def test_a_server_that_loads_its_model_is_waited_for(agentrun: Run, docs: Path, llm: LlmServer) -> None:
-    for key in KEYS:
-        # None is asked again, and answered, before all were refused: that would be no outage.
-        (docs.parent / key).write_text(f"<<503 times=1 together={len(KEYS)}>><<slow seconds=5>>")
-    ended = agentrun("start", *GIVEN, "--base-url", llm.url, "-j", "6", "--retries", "0", OPENAI_API_KEY="sk-none")
-    assert ended.returncode == 0, ended.stderr
-    assert llm.requests_of() == dict.fromkeys(KEYS, 2) and "Loading model" in ended.stderr
+def test_a_server_that_loads_its_model_is_waited_for(
+    begin: Callable[..., subprocess.Popen[str]], docs: Path, llm: LlmServer
+) -> None:
+    llm.manners = Manners(loading=1_000_000)
+    run = begin("start", *GIVEN, "--base-url", llm.url, "-j", "6", "--retries", "0", OPENAI_API_KEY="sk-none")
+    state = docs.parent / ".agentrun" / "sums" / "state.json"
+    eventually(lambda: state.exists() and json.loads(state.read_bytes()).get("paused"), "a pause", alive=run)
+    llm.manners = Manners()
+    assert run.wait() == 0, run.communicate()
+    assert sorted(key for key, _, _ in llm.used) == KEYS
+    assert run.stderr is not None and "Loading model" in run.stderr.read()
 
 
 def test_a_server_that_dies_and_is_started_again_loses_nothing(
