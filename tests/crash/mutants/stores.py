@@ -162,16 +162,6 @@ before = []
         ),
     ),
     Mutant(
-        "a lease taken although it has not run out",
-        "_is_taken",
-        "head.fresh and (holder is None or not is_dead(holder))",
-        "False",
-        (
-            f"{RUNNERS}::test_while_a_lease_lasts_others_are_told_who_has_the_job",
-            f"{RUNNERS}::test_of_six_that_start_at_once_one_has_the_job",
-        ),
-    ),
-    Mutant(
         "the clock of the place not asked before a job is busy",
         "take_lease",
         "is_over or not _is_taken(head)",

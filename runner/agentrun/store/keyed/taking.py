@@ -36,6 +36,7 @@ def take_lease(
     me = msgspec.json.encode(Holder.of_this_process(mark=local.mark))
     # The head that the lease was taken from, if nobody else was quicker.
     seen: Head | None = None
+    is_last = False
     while True:
         looked_at = lease_clock()
         # A place that does not answer at all is said at once; one that did so before is waited for.
@@ -54,6 +55,11 @@ def take_lease(
                 epoch = home.take(_passed_by(head), me, ttl_seconds)
                 break
             except LostError:
+                # The next look says who was quicker, or that an earlier try of ours came late.
+                if is_last:
+                    raise _busy(name, last_holder(head)) from None
+                is_last = is_over
+                time.sleep(0 if is_over else _LOOK_SECONDS)
                 continue
             except StoreError as error:
                 patience.after(error)
