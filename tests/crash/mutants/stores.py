@@ -452,9 +452,9 @@ self._home.drop([FATE + name for name in dropped])
     ),
     Mutant(
         "patience begins again with each call",
-        "Patience.after",
-        "self._deadline is None",
-        "True",
+        "KeyedStore._insist",
+        "self._patience.insist(call)",
+        "Patience(self._timing.patience_seconds).insist(call)",
         (f"{UNSURE}::test_patience_counts_from_the_first_error_of_an_outage_whoever_meets_it",),
     ),
     Mutant(
