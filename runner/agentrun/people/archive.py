@@ -257,7 +257,7 @@ def open_export(file: Path, opening: Transform) -> Iterator[Archive]:
     try:
         opened = open_to_read(file)
     except FileNotFoundError:
-        raise UsageError(f"{file}: there is no such file") from None
+        raise UsageError(f"{file}: there is no such file; check the path") from None
     except OSError as error:
         raise UsageError(f"{file}: cannot be read: {error.strerror}") from None
     with opened as readable:
