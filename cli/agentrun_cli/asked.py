@@ -87,6 +87,8 @@ def _layer(given: Given, command: Sequence[str] | None, base: Path, *, agent: st
     for name in ("prompt", "system"):
         if given.get(name) is not None:
             layer[name] = _text_or_file(given.get(name), HERE, base)
+    if given.get("on"):
+        layer["engine"] = {"on": given.get("on")}
     if command:
         layer["command"] = [_program(command[0], HERE, base), *(_argument(one, HERE, base) for one in command[1:])]
     if given.get("settings"):

@@ -27,6 +27,10 @@ Key = Annotated[
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="K=V", help="A parameter; can be repeated.")]
 
 Concurrency = Annotated[int | None, typer.Option("-j", "--concurrency", metavar="N", help="Items in flight at a time.")]
+On = Annotated[
+    str | None,
+    typer.Option("--on", metavar="CLUSTER", help="Run items on a cluster: dask, dask://…, slurm, ray; here: not."),
+]
 Timeout = Annotated[
     str | None, typer.Option("--timeout", metavar="TIME", help="Time limit of an attempt, such as 90s or 5m.")
 ]
@@ -170,7 +174,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "serve", "agent_version", "env_file", "needs_env", "isolation", "carry", "shell",
     ),
     "Limits": (
-        "concurrency", "limit", "pilot", "until", "max_time", "budget", "token_budget", "item_budget",
+        "concurrency", "on", "limit", "pilot", "until", "max_time", "budget", "token_budget", "item_budget",
         "item_token_budget", "timeout", "retries", "rate", "tokens", "no_adapt", "max_wait", "no_wait", "now",
         "allow_failures", "stop_after_failures", "grace", "crash_limit",
     ),

@@ -13,6 +13,7 @@ def resume(
     job: flags.OnlyJob = None,
     settings: flags.Settings = None,
     concurrency: flags.Concurrency = None,
+    on: flags.On = None,
     output: flags.Output = None,
     name: flags.Name = None,
     limit: flags.Limit = None,

@@ -18,6 +18,7 @@ def start(
     key: flags.Key = None,
     settings: flags.Settings = None,
     concurrency: flags.Concurrency = None,
+    on: flags.On = None,
     output: flags.Output = None,
     name: flags.Name = None,
     limit: flags.Limit = None,

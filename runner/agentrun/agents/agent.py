@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from agentrun.agents.adapters import adapter_for
 from agentrun.agents.exceptions import user_traceback
 from agentrun.agents.fingerprint import adapted_parts, command_parts, fingerprint_of, python_parts
-from agentrun.agents.loading import AgentReference, LoadedEnough, load, loading_in_worker, module_file
+from agentrun.agents.loading import (
+    AgentReference,
+    LoadedEnough,
+    load,
+    loading_for_worker,
+    loading_in_worker,
+    module_file,
+)
 from agentrun.errors import AgentError
 
 if TYPE_CHECKING:
@@ -71,6 +78,32 @@ def agent_from_function(function: Any, job: Job) -> Agent:
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     reference, is_main = _reference(function, job.base)
     return _python(function, job, name=str(name), reference=reference, is_main=is_main)
+
+
+def hosted_agent(
+    job: Job, *, kind: Kind, is_async: bool, wants_ctx: bool, reference: str | None, isolation: Where, is_main: bool
+) -> Agent:
+    """The agent as the runner has loaded it, in another process that is to run it: a host of a cluster.
+
+    What runs in worker processes is loaded only by those.
+    """
+    if job.command is not None or job.prompt is not None:
+        return load_agent(job)
+    assert reference is not None
+    if isolation == "loop":
+        with loading_for_worker():
+            target = load(reference, job.base, as_main=is_main)
+        return _python(target, job, name=reference, reference=reference, is_main=is_main)
+    return Agent(
+        kind=kind,
+        is_async=is_async,
+        wants_ctx=wants_ctx,
+        target=None,
+        reference=reference,
+        fingerprint="",
+        isolation=isolation,
+        is_main=is_main,
+    )
 
 
 def _python(target: Any, job: Job, *, name: str, reference: str | None, is_main: bool = False) -> Agent:

@@ -122,6 +122,8 @@ class Attempt(msgspec.Struct):
     """The folder that holds the items' own folders; see `work`."""
     refused: int = 0
     """How often it was refused before, under the same number."""
+    slot: int = 0
+    """The slot of the launch that it runs in."""
 
     @property
     def id(self) -> str:

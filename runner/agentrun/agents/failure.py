@@ -13,6 +13,8 @@ THREAD_TIMEOUT = "thread-timeout"
 """The code of a timeout in a thread, which cannot be killed: another attempt would be a second live one."""
 EMPTY = "empty"
 """The code of an output that is empty where that counts as a failure."""
+HOST_LOST, ENGINE_LOST = "host_lost", "engine_lost"
+"""The codes of attempts that were lost with a machine of a cluster, or with the cluster itself."""
 ITEM_BUDGET = "item-budget"
 """The code of an item that used more than it may."""
 Origin = Literal["exception", "program", "timeout", "lost", "output", "person"]
@@ -179,7 +181,7 @@ def is_overload(failure: Failure) -> bool:
 
 def judge(failure: Failure) -> Judgement:
     """Whether a failure is transient, the item's own, or everyone's; or means that the item is skipped."""
-    if failure.code == SHORTAGE:
+    if failure.code in (SHORTAGE, ENGINE_LOST):
         return Judgement("everyone", passes_by_itself=True)
     if failure.code == THREAD_TIMEOUT:
         return Judgement("item")

@@ -10,7 +10,8 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -43,6 +44,17 @@ def loading_in_worker() -> bool:
     return _loading_in_worker
 
 
+@contextmanager
+def loading_for_worker() -> Iterator[None]:
+    """While the block runs, a script is loaded for its function."""
+    global _loading_in_worker
+    _loading_in_worker = True
+    try:
+        yield
+    finally:
+        _loading_in_worker = False
+
+
 class AgentReference(Crossing, frozen=True):
     """What another process needs to load an agent and to call it; it crosses as JSON."""
 
@@ -60,12 +72,8 @@ class AgentReference(Crossing, frozen=True):
 
     def load(self) -> Any:
         """The same object as in the runner; a class is made, once."""
-        global _loading_in_worker
-        _loading_in_worker = True
-        try:
+        with loading_for_worker():
             target = load(self.reference, Path(self.base), as_main=self.is_main)
-        finally:
-            _loading_in_worker = False
         return target() if self.is_class else target
 
 

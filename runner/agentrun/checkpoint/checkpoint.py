@@ -35,6 +35,8 @@ class Running(Struct, omit_defaults=True, kw_only=True):
     slot: int | None = None
     since: str = ""
     """When it was taken from the source; it started as soon as the checkpoint with this time was on disk."""
+    where: str = ""
+    """On a cluster, the worker that it was running on."""
     reserved: float = 0.0
     reserved_tokens: float = 0.0
     used: Usage | None = None
@@ -57,6 +59,27 @@ class Speed(Struct, omit_defaults=True, kw_only=True):
     """Attempts a second; None: no limit was found."""
     number: Count = 0
     """Items in flight; 0: no limit was found."""
+
+
+MARGIN_SECONDS = 2.0
+"""Added to a lease: for clocks that run at different speeds, and for the killing."""
+
+
+class EngineUse(Struct, omit_defaults=True, kw_only=True):
+    """A cluster on which attempts of the run may be alive."""
+
+    mark: str
+    """In the environment of every process that runs attempts there, in all launches."""
+    lease_seconds: float
+    """How long such a process lives at most after it was last heard of."""
+    hosts: list[str] = []
+    """The places where attempts may be alive; a place is named here before it gets its first one, and all are removed
+    by a clean stop."""
+
+    @property
+    def longest_seconds(self) -> float:
+        """How long a process there may be alive from now on, if nobody is heard by it any more."""
+        return self.lease_seconds + MARGIN_SECONDS
 
 
 class RunContext(Struct, omit_defaults=True, kw_only=True):
@@ -115,6 +138,7 @@ class RunContext(Struct, omit_defaults=True, kw_only=True):
     """The finished run before it in the series, whose results it keeps."""
     files_from: str = ""
     """The output of that run if it is another: the files of kept results are still to be copied from there."""
+    engine: EngineUse | None = None
     carry: Any = None
 
 

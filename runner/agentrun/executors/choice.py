@@ -57,7 +57,15 @@ def _open_loop(job: Job, agent: Agent, setting: Setting) -> Executor:
     return LoopExecutor(job, agent)
 
 
+def _open_cluster(job: Job, agent: Agent, setting: Setting) -> Executor:
+    from agentrun.executors.cluster.engines import open_engine
+    from agentrun.executors.cluster.executor import ClusterExecutor
+
+    return ClusterExecutor(job, agent, setting, open_engine(job))
+
+
 EXECUTORS: Sequence[ExecutorKind] = (
+    ExecutorKind("cluster", lambda job, agent: job.engine is not None, _open_cluster),
     ExecutorKind("serve", lambda job, agent: agent.kind == "command" and job.serve, _open_serve),
     ExecutorKind("programs", lambda job, agent: agent.kind == "command", _open_programs),
     ExecutorKind("workers", lambda job, agent: agent.isolation == "process", _open_workers),

@@ -5,12 +5,14 @@ The channel's words and messages are in `agents/attempt.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
+from agentrun.checkpoint.checkpoint import EngineUse
 from agentrun.system.guardian import Guardian
 
 
@@ -33,6 +35,54 @@ class Executor(Protocol):
     async def close(self) -> None:
         """End what is left, and let agents close. Called once, even after a failed start."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What a launch shares with an executor whose attempts run on other machines."""
+
+    use: EngineUse
+    """Kept with the run: what must be ended before another attempt begins, if this launch dies."""
+    commit: Callable[[], Awaitable[None]]
+    """Return when a checkpoint with `use` as it is now is on disk."""
+    changed: Callable[[], None]
+    """To be called when `width` has changed."""
+    warn: Callable[[str], None]
+
+
+class Elastic(ABC):
+    """An executor on a cluster, whose machines come and go. It is an Executor, too."""
+
+    @property
+    @abstractmethod
+    def most(self) -> int:
+        """How many attempts it may be given at a time at most."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """How many attempts it could take at the moment, those in flight included."""
+
+    @property
+    @abstractmethod
+    def is_alone(self) -> bool:
+        """Whether nothing of an earlier launch can be alive any more."""
+
+    @abstractmethod
+    def where(self, slot: int) -> str:
+        """Where the attempt of this slot of the launch runs; empty if it does not run yet."""
+
+    @abstractmethod
+    def join(self, joined: Joined) -> None:
+        """Called once, before `start`."""
+
+    @abstractmethod
+    def hold(self) -> None:
+        """Begin nothing from here on: attempts that have not begun end as cancelled."""
+
+    @abstractmethod
+    def resume(self) -> None:
+        """Undo `hold`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from agentrun.errors import JobError
 from agentrun.job.address import EXAMPLES, StoreAddress, read_store
+from agentrun.job.engine import read_engine
 from agentrun.job.fields import AGENTS, KINDS, Layer, Value, Values
 from agentrun.job.job import STANDARD_INPUT, Empty, Isolation, ItemsKind, ItemsSpec, Job, Parse, default_report
 from agentrun.job.money import read_budget, read_prices, read_token_budget
@@ -110,6 +111,7 @@ def build_job(layers: Sequence[Layer], *, base: Path, file: Path | None, default
         prices=read_prices(values),
         notify=read_notify(values),
         store=_store(values, base),
+        engine=read_engine(values),
         store_patience_seconds=values.parsed("run.store_patience", parse_duration, 60.0),
         graph_output=values.text("langgraph.output", 'write the name of a channel of the graph, such as "answer"'),
     )

@@ -15,7 +15,7 @@ from agentrun.values.text import quoted
 TOP = (
     "name", "agent", "command", "prompt", "model", "system", "schema", "structured", "base_url", "max_output_tokens",
     "temperature", "output", "report", "parse", "serve", "version", "isolation", "env_file", "needs_env", "carry",
-    "params", "items", "run", "prices", "notify", "langgraph", "store",
+    "params", "items", "run", "prices", "notify", "langgraph", "store", "engine",
 )  # fmt: skip
 ITEMS = ("files", "jsonl", "csv", "lines", "key", "exclude")
 KINDS = ("files", "jsonl", "csv", "lines", "python")
@@ -28,6 +28,7 @@ ONE_LAUNCH = ("until", "max_time")
 """Of those, the ones that are for one launch where they are given as flags."""
 NOTIFY = ("on", "after", "urls", "command")
 LANGGRAPH = ("output",)
+ENGINE = ("on", "options", "adapt", "resources", "send", "lease")
 PRICE = ("input", "output", "cached_input", "cache_write")
 """What is given for each model under `prices`; the first two always."""
 AGENTS: dict[str, tuple[str, ...]] = {
@@ -113,6 +114,9 @@ class Values:
             if name != kind and f"items.{name}" in values:
                 del values[f"items.{name}"]
                 values.pop("items.key", None)
+        if "engine.on" in added:
+            for key in ("engine.options", "engine.adapt"):  # they belong to the cluster that is replaced
+                values.pop(key, None)
         for other in replaced_agents(added):
             if other in values:
                 for key in (other, *AGENTS[other]):
@@ -218,7 +222,7 @@ def _flatten(layer: Layer, *, has_file: bool) -> dict[str, Value]:
     items = ITEMS if has_file else (*ITEMS, "python")
     tables: dict[str, tuple[str, ...] | None] = {
         "params": None, "items": items, "run": RUN, "prices": None, "notify": NOTIFY,
-        "langgraph": LANGGRAPH,
+        "langgraph": LANGGRAPH, "engine": ENGINE,
     }  # fmt: skip
     for key, found in layer.values.items():
         _check_known(layer, key, key, TOP)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from agentrun.job.address import StoreAddress
+from agentrun.job.engine import EngineSpec
 from agentrun.job.notify import Notify
 from agentrun.job.output import OutputTemplate
 from agentrun.values.templates import escape, fill
@@ -134,6 +135,8 @@ class Job:
     """The store that the job file names; None: the job's folder, or what the command line or the environment says."""
     store_patience_seconds: float = 60.0
     """How long a launch waits for a store that does not answer."""
+    engine: EngineSpec | None = None
+    """The cluster that the attempts run on; None: this machine."""
     max_age_seconds: float | None = None
     """Results of earlier runs that are older than this are run again by the next start; None: never."""
 

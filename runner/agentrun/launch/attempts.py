@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentrun.agents.attempt import Attempt, Outcome
-from agentrun.agents.failure import EMPTY, Failure, asked_wait, is_overload, is_refusal, judge
+from agentrun.agents.failure import EMPTY, HOST_LOST, Failure, asked_wait, is_overload, is_refusal, judge
 from agentrun.checkpoint.record import Record, Try
 from agentrun.checkpoint.remembered import Remembered
 from agentrun.errors import AgentrunError
 from agentrun.events import Retrying, Watcher
-from agentrun.executors.port import Executor
+from agentrun.executors.port import Elastic, Executor
 from agentrun.job.job import Job
 from agentrun.launch.capped import refused, run_capped
 from agentrun.launch.channel import RunnerEnd
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from agentrun.runs.run import Run
 
 BACKOFF_SECONDS, BACKOFF_MOST_SECONDS = 1.0, 60.0
+LOSSES = 5
+"""How often an item is tried again after its machine was lost: a sixth time, the item may be the reason."""
 SHORTAGE_WAITS = 3
 """How often an item waits, longer each time, for what the machine lacks while nothing else is running."""
 
@@ -77,7 +79,9 @@ class Attempts:
         self._logs = logs
         self._files = files
         self._folder = files.root
-        self._log_paths = [logs.slot_path(slot) for slot in range(job.concurrency)]
+        self._elastic = executor if isinstance(executor, Elastic) else None
+        most = self._elastic.most if self._elastic is not None else job.concurrency
+        self._log_paths = [logs.slot_path(slot) for slot in range(most)]
         self._watcher = watcher
         self._progress = ProgressReports(watcher)
         self.warn = Warnings(watcher)
@@ -94,7 +98,7 @@ class Attempts:
         self._stopping = asyncio.Event()
         self.meters: Meters | None = None
         if job.rate is not None or job.tokens is not None:
-            self.meters = Meters(job, stops_within=self._stops_within, clock=wall_clock)
+            self.meters = Meters(job, stops_within=self.stops_within, clock=wall_clock)
             self.meters.restore(run.context, died_with=len(run.checkpoint.running))
             run.keepers.append(self.meters)
 
@@ -105,17 +109,21 @@ class Attempts:
     def stop(self) -> None:
         """Nothing is begun or retried from here on: an item that would be goes back. Attempts in flight continue."""
         self._stopping.set()
+        if self._elastic is not None:
+            self._elastic.hold()
         if self.speed.gate is not None:
             self.speed.gate.turn_away()
 
     def resume(self) -> None:
         self._stopping.clear()
+        if self._elastic is not None:
+            self._elastic.resume()
 
     async def settle(self, slot: int, work: Work) -> Ended:
         """Attempt the item until it is settled, or goes back. Cancelling ends the attempt in flight."""
         run, speed, row = self.run, self.speed, work.row
         tries: list[Try] = []
-        waits, in_turn, taken, end = 0, False, None, None
+        waits, losses, in_turn, taken, end = 0, 0, False, None, None
         generation = run.ledger.generations.get(row, 0)
         work.number = number = self._last_number(row, generation) if self._numbers else 0
         if run.ledger.usages and (before := run.ledger.usages.get(row)) is not None:
@@ -155,6 +163,7 @@ class Attempts:
                 timeout_seconds=self._job.timeout_seconds,
                 log_path=self._log_paths[slot],
                 folder=self._folder,
+                slot=slot,
             )
             if speed.refused and row in speed.refused:
                 attempt.refused = speed.refused[row].count
@@ -208,6 +217,9 @@ class Attempts:
             if self._waits_for_machine(ended, waits):
                 waits += 1
                 tries.pop()
+            elif self._is_lost_with_host(ended) and losses < LOSSES:
+                losses += 1
+                tries.pop()
             elif not self._is_retried(ended):
                 if ended.kind == "waiting":
                     self._numbers[row] = (generation, number)
@@ -215,7 +227,7 @@ class Attempts:
                     self.outages.in_doubt[row] = ended
                     return Ended("back")
                 return ended
-            if (why := await self._wait_for_retry(work, ended, len(tries) + waits)) is not None:
+            if (why := await self._wait_for_retry(work, ended, len(tries) + waits + losses)) is not None:
                 if self.outages.is_down and self.outages.is_suspect(row):
                     return ended
                 return Ended("back", budget_reached=why)
@@ -253,6 +265,10 @@ class Attempts:
         lacks = ended.failure is not None and ended.failure.code == SHORTAGE
         return lacks and not self._stopping.is_set() and (self._running > 0 or waits < SHORTAGE_WAITS)
 
+    def _is_lost_with_host(self, ended: Ended) -> bool:
+        """Whether the attempt was lost with its machine, which uses up none of the item's retries."""
+        return ended.failure is not None and ended.failure.code == HOST_LOST and not self._stopping.is_set()
+
     async def _wait_for_retry(self, work: Work, ended: Ended, number: int) -> str | None:
         """Wait after attempt `number`; then None, or why the item goes back instead: empty if the launch stops."""
         assert ended.failure is not None
@@ -260,7 +276,7 @@ class Attempts:
         self._watcher(Retrying(work.item.key, ended.failure.cause, number, seconds))
         work.doing = f"waiting for attempt {number + 1}"
         try:
-            if await self._stops_within(seconds):
+            if await self.stops_within(seconds):
                 return ""
         finally:
             work.doing = ""
@@ -289,7 +305,7 @@ class Attempts:
             return seconds
         if seconds > 0:
             work.doing = "asked to wait"
-            if await self._stops_within(seconds):
+            if await self.stops_within(seconds):
                 return Ended("back")
             work.doing = ""
         why = self.run.purse.refusal(again=work.row) if has_used and self.run.purse.limits else None
@@ -299,7 +315,7 @@ class Attempts:
         """How an item in doubt has ended, or that it goes back because the launch stops; None if it is tried again."""
         while self.outages.waits_for_another(work.row, self._rows_in_flight):
             work.doing = "waiting for the server"
-            if await self._stops_within(LOOK_SECONDS):
+            if await self.stops_within(LOOK_SECONDS):
                 return Ended("back")
         work.doing = ""
         return self.outages.resolve(work.row)
@@ -322,7 +338,7 @@ class Attempts:
             self._slots.stop(outages.hold(failure.cause, has_worked=has_worked))
         return outages.is_down
 
-    async def _stops_within(self, seconds: float) -> bool:
+    async def stops_within(self, seconds: float) -> bool:
         """Wait; True as soon as the launch stops."""
         waits = {asyncio.ensure_future(self._sleep(seconds)), asyncio.ensure_future(self._stopping.wait())}
         try:

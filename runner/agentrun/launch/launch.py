@@ -13,7 +13,7 @@ from agentrun.checkpoint.ledger import DONE
 from agentrun.checkpoint.summary import Summary
 from agentrun.errors import AgentrunError, LaterError
 from agentrun.events import Began, Progress, Warned, Watcher, ignore
-from agentrun.executors.port import Executor
+from agentrun.executors.port import Elastic, Executor
 from agentrun.items.open import Source
 from agentrun.job.fields import Layer
 from agentrun.job.job import Job
@@ -21,6 +21,7 @@ from agentrun.job.kept import JOB_JSON
 from agentrun.job.options import Options
 from agentrun.launch.attempts import Attempts
 from agentrun.launch.beginning import carry_files, compact, update_context
+from agentrun.launch.clusters import join_cluster, leave_cluster, note_clean_stop
 from agentrun.launch.committer import Checkpointing
 from agentrun.launch.ending import complete, cut_short, how_it_stopped, incomplete, taken
 from agentrun.launch.mail import Mail
@@ -110,6 +111,8 @@ class Launch:
         self._source: Source
         self._output: Output
         self._slots: Slots | None = None
+        self._most = job.concurrency
+        """How many items may be in flight at most."""
         self._pauses: Pauses
         """Set with `_slots`."""
 
@@ -163,6 +166,8 @@ class Launch:
             sleep=self._sleep,
             tell=lambda words: self._note("speed", reason=words or "no limit"),
         )
+        if isinstance(executor, Elastic):
+            self._most = executor.most
         limit = self._options.limit
         slots = self._slots = Slots(run, attempts, checkpointing, logs=logs, watcher=self._watcher, limit=limit)
         checkpointing.slots = slots
@@ -182,6 +187,11 @@ class Launch:
             clock=self._wall_clock,
             sleep=self._sleep,
         )
+        if self._prepared.abandoned is not None:
+            # What it left on other machines is still to be ended.
+            run.context.engine = self._prepared.abandoned.context.engine
+        if isinstance(executor, Elastic):
+            join_cluster(run, executor, slots, checkpointing, warn=attempts.warn)
         if self._early_stop is not None:
             slots.stop(self._early_stop)
         meanwhile = [asyncio.ensure_future(self._trim(logs))]
@@ -193,6 +203,8 @@ class Launch:
         try:
             try:
                 await self._begin(slots, checkpointing, mail, logs, files)
+                if not isinstance(executor, Elastic):
+                    await leave_cluster(run, warn=attempts.warn, stops_within=attempts.stops_within)
                 await executor.start()
                 meanwhile.append(asyncio.ensure_future(mail.watch()))
                 await self._run_all(slots, checkpointing, mail)
@@ -202,6 +214,7 @@ class Launch:
             finally:
                 # With `running` empty: a clean stop, whatever the reason, as long as the disk still works.
                 slots.close()
+                note_clean_stop(run, executor)
                 if not checkpointing.has_failed:
                     run.checkpoint.stopped = how_it_stopped(run, slots.stop_reason, error)
                     await checkpointing.commit()
@@ -209,7 +222,7 @@ class Launch:
             for task in meanwhile:
                 task.cancel()
             checkpointing.close()
-            logs.close(job.concurrency)
+            logs.close(self._most)
         return self._end(slots, files)
 
     async def _begin(
@@ -261,7 +274,7 @@ class Launch:
     def _open(self, slots: Slots) -> None:
         source, run = self._source, self._run
         again = partial(feed_again, source, run, slots.busy)
-        slots.open(feed_run(source, run, slots.busy), self._job.concurrency, again=again)
+        slots.open(feed_run(source, run, slots.busy), self._most, again=again)
 
     async def _run_all(self, slots: Slots, checkpointing: Checkpointing, mail: Mail) -> None:
         run, ledger = self._run, self._run.ledger
@@ -328,7 +341,7 @@ class Launch:
         while True:
             await asyncio.sleep(1)
             try:
-                logs.trim(self._job.concurrency)
+                logs.trim(self._most)
             except OSError as error:
                 # A full disk stops the run by its next commit; a long log is no reason to.
                 self._watcher(Warned(f"the items' logs are no longer kept short: {error.strerror}"))

@@ -73,6 +73,8 @@ class Slots:
         self._any_done = False
         self._empties = EmptyOutputs(run.job, watcher)
         self._width = 0
+        self._capacity: int | None = None
+        """How many attempts the executor could take; None: as many as there are slots."""
         self.in_flight: dict[int, Work] = {}
         """By slot: what is running, or will be once the next checkpoint is on disk."""
         self.busy: set[int] = set()
@@ -102,10 +104,22 @@ class Slots:
         """At most so many items in flight from now on; those that are continue."""
         self._width = width
 
+    def set_capacity(self, capacity: int) -> None:
+        """The executor could take so many attempts from now on. More begin with the next checkpoint."""
+        self._capacity = capacity
+
+    @property
+    def has_room(self) -> bool:
+        """Whether an idle slot could take an item, if there is one."""
+        is_open = self.stop_reason is None and not self._closed and self._tasks is not None
+        return is_open and bool(self._idle) and len(self.in_flight) < self.width
+
     @property
     def width(self) -> int:
         """How many items may be in flight: one, while that one tries whether a server is back."""
-        return 1 if self.has_outage else self._width
+        if self.has_outage:
+            return 1
+        return self._width if self._capacity is None else min(self._width, self._capacity)
 
     @property
     def has_outage(self) -> bool:
@@ -121,6 +135,8 @@ class Slots:
         item, which starts once that checkpoint is on disk."""
         # As the property `width`, which would be two calls more for every item.
         width = 1 if self._attempts.outages.is_down else self._width
+        if self._capacity is not None and self._capacity < width:
+            width = self._capacity
         for unit in units:
             if unit.slot is None:
                 self._note_message(unit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -67,6 +67,8 @@ class Run:
     """What became of the messages that the launch found; committed when it begins."""
     refs_before: dict[int, int] = field(default_factory=dict)
     """Of rows that these messages are about: the newest record on disk."""
+    where: Callable[[int], str] | None = None
+    """On a cluster: where the item in a slot runs."""
     purse: Purse = field(init=False)
     item_budget: ItemBudget | None = field(init=False)
     """None if an item may use what it likes."""
@@ -278,6 +280,8 @@ class Run:
         for slot, work in in_flight.items():
             work.since = work.since or now
             entry = Running(index=work.item.index, key=work.item.key, slot=slot, since=work.since)
+            if self.where is not None:
+                entry.where = self.where(slot)
             if is_priced:
                 entry.reserved, entry.reserved_tokens = self.purse.reserved(work.row)
             if self.purse.in_flight:

@@ -13,6 +13,9 @@ A program that is just being started has no marker yet, for an instant that a bu
 waited for: while it is still a copy of the runner it holds the pipe's write end, and while it is being loaded, /proc
 shows that.
 
+On the machine of a cluster the runner's place is taken by a host, which has a lease. Its guardian knows when that ends:
+a host that has not moved the deadline by then is stuck, or cut off, and is killed with everything it started.
+
 This file is also a script, run with `-I -S` so that it starts in some 20 ms: only the standard library, and
 little of it.
 """
@@ -42,7 +45,14 @@ GATHER_SECONDS = 0.02
 STARTING_SECONDS = 10.0
 """How long programs that are just being started are waited for: in each of the two ways, at most."""
 
+LOOK_SECONDS = 1.0
+"""How long a guardian with a deadline waits at most before it looks at the clock: a machine may have slept."""
 _HAS_PROC = os.path.exists("/proc/self/environ")
+
+
+def boot_clock() -> float:
+    """Seconds that also count while the machine sleeps: what a deadline is measured by."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Process:
@@ -215,10 +225,23 @@ def _kill(pid: int) -> bool:
 class Guardian:
     """The runner's side: started once per launch, informed of each session, and restarted if it is killed."""
 
-    def __init__(self, lock_fd: int | None, marker: str, terminal: int | None = None) -> None:
+    def __init__(
+        self,
+        lock_fd: int | None,
+        marker: str,
+        terminal: int | None = None,
+        *,
+        deadline: float | None = None,
+        scratch: str = "",
+    ) -> None:
+        import threading
+
         self._lock_fd = lock_fd
         self._marker = marker
         self._terminal = terminal
+        self._deadline = deadline
+        self._scratch = scratch
+        self._lock = threading.RLock()
         self._told: set[int] = set()
         self._environ_before = os.environ.get(LAUNCH_VARIABLE)
         self._process: subprocess.Popen[bytes]
@@ -228,9 +251,21 @@ class Guardian:
         self._closed = False
 
     @classmethod
-    def start(cls, lock_fd: int | None, marker: str, *, terminal: int | None = None) -> Guardian:
-        """If the runner dies, what it has drawn below the cursor of `terminal`, a descriptor, is erased."""
-        guardian = cls(lock_fd, marker, terminal)
+    def start(
+        cls,
+        lock_fd: int | None,
+        marker: str,
+        *,
+        terminal: int | None = None,
+        deadline: float | None = None,
+        scratch: str = "",
+    ) -> Guardian:
+        """If the runner dies, what it has drawn below the cursor of `terminal`, a descriptor, is erased.
+
+        With a `deadline` by `boot_clock`, the runner itself is killed at that time, too, unless `renew` moves it.
+        `scratch` is a folder that is removed when everything has ended.
+        """
+        guardian = cls(lock_fd, marker, terminal, deadline=deadline, scratch=scratch)
         guardian._spawn()
         os.environ[LAUNCH_VARIABLE] = join_marker(os.environ, (LAUNCH_VARIABLE, marker))
         _remember_forks_of(guardian)
@@ -249,6 +284,12 @@ class Guardian:
         self._told.discard(pid)
         self._tell(f"-{pid}\n")
 
+    def renew(self, deadline: float) -> None:
+        """Move the deadline, from any thread."""
+        with self._lock:
+            self._deadline = deadline
+            self._tell(f"*{deadline!r}\n")
+
     async def died(self) -> None:
         """Return when the guardian has died without being closed."""
         import asyncio
@@ -260,7 +301,9 @@ class Guardian:
         """A task for the launch's lifetime: replace a guardian that was killed."""
         while True:
             await self.died()
-            self._spawn()
+            with self._lock:
+                if self._process.poll() is not None:
+                    self._spawn()
 
     def close(self, *, spare_own: bool = False) -> bool:
         """Kill what is left of the launch. True if the guardian is gone, and only the runner has the lock.
@@ -285,7 +328,8 @@ class Guardian:
         script = os.path.abspath(__file__)
         # Its standard streams are others.
         terminal = [os.dup(self._terminal)] if self._terminal is not None else []
-        arguments = [str(read_end), str(os.getpid()), self._marker, *map(str, terminal)]
+        deadline = "" if self._deadline is None else repr(self._deadline)
+        arguments = [str(read_end), str(os.getpid()), self._marker, deadline, self._scratch, *map(str, terminal)]
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", script, *arguments],
@@ -305,17 +349,18 @@ class Guardian:
             os.write(self._pipe, f"+{pid}\n".encode())
 
     def _tell(self, line: str) -> None:
-        if self._closed:
-            return
-        try:
-            if not self._has_pipe():
-                raise BrokenPipeError
-            os.write(self._pipe, line.encode())
-        except BrokenPipeError:
-            self._process.wait()
-            self._spawn()
-            if line[0] in "=.":
+        with self._lock:
+            if self._closed:
+                return
+            try:
+                if not self._has_pipe():
+                    raise BrokenPipeError
                 os.write(self._pipe, line.encode())
+            except BrokenPipeError:
+                self._process.wait()
+                self._spawn()
+                if line[0] in "=.":
+                    os.write(self._pipe, line.encode())
 
     def _has_pipe(self) -> bool:
         try:
@@ -386,11 +431,14 @@ def _restore(environ: MutableMapping[str, str], before: str | None) -> None:
         environ[LAUNCH_VARIABLE] = before
 
 
-def watch_runner(pipe: int, runner: int) -> tuple[dict[int, int | None], bytes]:
-    """Wait for the end of the pipe or of the runner.
+OVERDUE = b"!"
+
+
+def watch_runner(pipe: int, runner: int, lease: float | None = None) -> tuple[dict[int, int | None], bytes]:
+    """Wait for the end of the pipe or of the runner, or for the time by `boot_clock` at which its lease ends.
 
     Returns the reported sessions, as `find_tree` takes them, and the runner's last word: `=` to spare its own children,
-    `.` to end them too, nothing if it died.
+    `.` to end them too, nothing if it died; `OVERDUE` if its lease has ended.
     """
     import select
 
@@ -411,7 +459,14 @@ def watch_runner(pipe: int, runner: int) -> tuple[dict[int, int | None], bytes]:
         pass
     rest = b""
     while True:
-        ready = dict(poll.poll(None if deadline is None else max(deadline - time.monotonic(), 0) * 1000))
+        waits = [] if deadline is None else [max(deadline - time.monotonic(), 0.0)]
+        if lease is not None:
+            if (left := lease - boot_clock()) <= 0:
+                return told, OVERDUE
+            waits.append(min(left, LOOK_SECONDS))
+        ready = dict(poll.poll(min(waits) * 1000 + 1 if waits else None))
+        if not ready and (deadline is None or time.monotonic() < deadline):
+            continue
         if pipe in ready:
             gather.poll(GATHER_SECONDS * 1000)
             chunk = os.read(pipe, 65536)
@@ -419,7 +474,10 @@ def watch_runner(pipe: int, runner: int) -> tuple[dict[int, int | None], bytes]:
                 return told, last_word
             *lines, rest = (rest + chunk).split(b"\n")
             last_word = next((line for line in lines if line in (b"=", b".")), last_word)
-            _update(told, lines)
+            for line in lines:
+                if line.startswith(b"*"):
+                    lease = float(line[1:])
+            _update(told, [line for line in lines if not line.startswith(b"*")])
         elif runner_fd in ready:
             # A child that was just being started holds it, too, until its program is loaded.
             poll.unregister(runner_fd)
@@ -470,12 +528,19 @@ def _erase_below(terminal: int) -> None:
 def main(arguments: list[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
-    pipe, runner, marker = int(arguments[0]), int(arguments[1]), arguments[2]
-    told, last_word = watch_runner(pipe, runner)
-    if not last_word and len(arguments) > 3:
-        _erase_below(int(arguments[3]))
+    pipe, runner, marker, deadline, scratch = int(arguments[0]), int(arguments[1]), *arguments[2:5]
+    told, last_word = watch_runner(pipe, runner, float(deadline) if deadline else None)
+    if not last_word and len(arguments) > 5:
+        _erase_below(int(arguments[5]))
     spared = {os.getpid(), runner} | (own_children(runner, told) if last_word == b"=" else set())
+    if last_word == OVERDUE:
+        spared.discard(runner)
+        told[runner] = birth(runner)
     end_all(lambda: find_tree(told, (LAUNCH_VARIABLE, marker), spare=spared))
+    if scratch:
+        import shutil
+
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 if __name__ == "__main__":

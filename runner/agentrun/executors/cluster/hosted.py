@@ -1,0 +1,150 @@
+"""One attempt in a host: what it needs is put in place there, and what it leaves goes back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentrun.agents.attempt import Attempt, Ended, Outcome
+from agentrun.agents.failure import Failure
+from agentrun.agents.messages import EntryAdd, Message, Refused, Reply, StepPut, Stray, read_reply
+from agentrun.errors import AgentrunError
+from agentrun.executors.cluster.archive import WORK_LIMIT_BYTES, Stamp, TooLarge, pack_folder, stamp_of, unpack_folder
+from agentrun.executors.cluster.frames import HostFrame
+from agentrun.executors.port import Executor
+from agentrun.system.disk import open_to_read
+
+LOG_BYTES = 1024 * 1024
+Send = Callable[..., None]
+
+
+@dataclass(eq=False)
+class HostedAttempt:
+    """An attempt that the runner has sent. `scratch` is the host's own folder, or None if it sees the runner's."""
+
+    attempt: Attempt
+    send: Send
+    scratch: Path | None
+    task: asyncio.Task[None] | None = None
+    """None until it begins."""
+    began: float = 0.0
+    _waiting: dict[int, asyncio.Future[Reply]] = field(default_factory=dict)
+    _stamp: Stamp = frozenset()
+    _logged: int = 0
+
+    @classmethod
+    def receive(cls, frame: HostFrame, send: Send, scratch: Path | None) -> HostedAttempt:
+        """Put the item's file and folders in place, where the host does not see those of the runner."""
+        given: dict[str, Any] = dict(frame.value["attempt"])
+        if scratch is None:
+            return cls(Attempt.from_json(given), send, None)
+        own = scratch / "items" / frame.value["id"]
+        own.mkdir(parents=True)
+        item = given["item"]
+        if item["path"] is not None:
+            path = own / Path(item["path"]).name
+            path.write_bytes(frame.parts.get("item", b""))
+            given["item"] = {**item, "path": str(path)}
+        given["folder"], given["log_path"] = str(scratch / "work"), str(own / "log")
+        one = cls(Attempt.from_json(given), send, scratch)
+        if "work" in frame.parts:
+            unpack_folder(frame.parts["work"], Path(one.attempt.work))
+        one._stamp = stamp_of(one.attempt.work)
+        return one
+
+    @property
+    def id(self) -> str:
+        return self.attempt.id
+
+    def start(self, executor: Executor, ended: Callable[[HostedAttempt], None]) -> None:
+        self.began = time.monotonic()
+        self.task = asyncio.ensure_future(self._run(executor))
+        self.task.add_done_callback(lambda _: ended(self))
+
+    def end(self) -> None:
+        """End it; also one that has not begun."""
+        if self.task is not None:
+            self.task.cancel()
+        else:
+            self.report(Outcome("cancelled"))
+
+    def answer(self, given: Mapping[str, Any]) -> None:
+        """A reply of the runner."""
+        waiting = self._waiting.pop(given["no"], None)
+        if waiting is not None and not waiting.done():
+            reply = read_reply(given["reply"])
+            waiting.set_result(Stray(given["reply"]["error"]) if given["is_stray"] else reply)
+
+    async def channel(self, message: Message) -> Reply:
+        """What the attempt says goes to the runner, and with a finished step what that left in the item's folders."""
+        parts = {}
+        if isinstance(message, StepPut | EntryAdd):
+            try:
+                # Not in a thread: the next message would overtake this one.
+                parts = self._changed_work()
+            except TooLarge as error:
+                return Refused(f"the files of the item: {error.message}")
+        waiting: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting[message.no] = waiting
+        try:
+            self.send("say", parts, id=self.id, message=message.as_json())
+            return await waiting
+        finally:
+            self._waiting.pop(message.no, None)
+
+    def report_log(self) -> None:
+        """Send what it has printed since the last time."""
+        if self.scratch is not None and (text := self._new_log()):
+            self.send("log", {"log": text}, id=self.id)
+
+    async def _run(self, executor: Executor) -> None:
+        try:
+            outcome = await executor.run(self.attempt, self.channel)
+        except asyncio.CancelledError:
+            outcome = Outcome("cancelled")
+        except (AgentrunError, OSError) as error:  # of this machine, such as a full disk; not of the agent
+            outcome = Outcome("lost", failure=Failure("lost", f"{type(error).__name__}: {error}"))
+        self.report(outcome)
+
+    def report(self, outcome: Outcome) -> None:
+        """The last word on the attempt."""
+        parts: dict[str, bytes] = {}
+        if self.scratch is not None:
+            parts["log"] = self._new_log()
+            try:
+                parts |= self._changed_work()
+            except TooLarge as error:
+                outcome = Outcome("failed", failure=Failure("output", f"the files of the item: {error.message}"))
+        ended = Ended.of(outcome, attempt_id=self.id, no=0, ends=False)
+        seconds = time.monotonic() - self.began if self.task is not None else None
+        parts["output"] = outcome.output
+        self.send("outcome", parts, id=self.id, ended=ended.as_json(), seconds=seconds)
+        if self.scratch is not None:
+            shutil.rmtree(self.attempt.work, ignore_errors=True)
+            shutil.rmtree(self.scratch / "items" / self.id, ignore_errors=True)
+
+    def _changed_work(self) -> dict[str, bytes]:
+        if self.scratch is None or (stamp := stamp_of(self.attempt.work)) == self._stamp:
+            return {}
+        work = pack_folder(Path(self.attempt.work), limit=WORK_LIMIT_BYTES)
+        self._stamp = stamp
+        return {"work": work}
+
+    def _new_log(self) -> bytes:
+        try:
+            with open_to_read(self.attempt.log_path) as file:
+                size = file.seek(0, os.SEEK_END)
+                # Emptied by the executor when it begins, or trimmed.
+                at = self._logged if self._logged <= size else 0
+                file.seek(max(at, size - LOG_BYTES))
+                text = file.read(LOG_BYTES)
+                self._logged = file.tell()
+                return text
+        except OSError:
+            return b""

@@ -1,0 +1,272 @@
+"""The runner's end of one host: what it is sent, what comes back, and how long it may be alive."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentrun.agents.attempt import Attempt, Channel, Ended, Outcome, call_json
+from agentrun.agents.failure import HOST_LOST, Failure
+from agentrun.agents.messages import Stray
+from agentrun.executors.cluster.archive import WORK_LIMIT_BYTES, TooLarge, pack_folder, unpack_folder
+from agentrun.executors.cluster.frames import Cutter, HostFrame, make_frame
+from agentrun.executors.cluster.lease import LeaseView
+from agentrun.executors.cluster.port import Broken, Tube
+from agentrun.executors.prints import empty_log
+from agentrun.system.child import uncancelled
+from agentrun.system.disk import open_file
+
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+
+
+@dataclass(eq=False)
+class Sent:
+    """An attempt that a host has."""
+
+    attempt: Attempt
+    channel: Channel
+    frames: asyncio.Queue[HostFrame] = field(default_factory=asyncio.Queue)
+    """What the host said about it, in order."""
+    outcome: asyncio.Future[Outcome] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    answering: set[asyncio.Task[None]] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """What a new host is told, and who is told of it.
+
+    `ready` is called when the host can be given attempts, `refuse` with the reason if it never can.
+    """
+
+    hello: Mapping[str, Any]
+    folder: Callable[[], Awaitable[bytes]]
+    """An archive of the job's folder, for a host that does not see it."""
+    check: Callable[[Mapping[str, Any]], str]
+    """Why a host with these facts cannot be used; empty if it can."""
+    ready: Callable[[HostLink], None]
+    refuse: Callable[[HostLink, str, str], None]
+    """Given the link, the reason, and the traceback of the user's own code."""
+    took: Callable[[float | None], None]
+    """Told how long an attempt took there; None if it did not begin."""
+
+
+class HostLink:
+    """One host. `gone` is done when nothing of it is alive; its result says how that is known."""
+
+    def __init__(
+        self, tube: Tube, welcome: Welcome, *, lease_seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.tube = tube
+        self._welcome = welcome
+        self._clock = clock
+        self._lease = LeaseView(lease_seconds)
+        self._lease_seconds = lease_seconds
+        self._sent: dict[str, Sent] = {}
+        self._out: asyncio.Queue[bytes] = asyncio.Queue()
+        self._is_open = False
+        self._is_broken = False
+        self.sees_folder = False
+        self.place = ""
+        self.load = 0
+        """How many attempts it has, begun or not."""
+        self.gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._tasks = [asyncio.ensure_future(one) for one in (self._write(), self._read(), self._watch())]
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it can be given an attempt: never before the first pong, which bounds its lease."""
+        return self._is_open and self._lease.is_known and not self._is_broken and not self.gone.done()
+
+    def send(self, kind: str, parts: Mapping[str, bytes] | None = None, /, **fields: Any) -> None:
+        self._out.put_nowait(make_frame(kind, parts, **fields))
+
+    async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
+        """The attempt, there. `lost` with the code `HOST_LOST` when nothing of the host is alive any more."""
+        sent = Sent(attempt, channel)
+        # Of whatever attempt had the same file before, perhaps on another host.
+        empty_log(attempt.log_path)
+        try:
+            parts = {} if self.sees_folder else await asyncio.to_thread(_parts_of, attempt)
+        except TooLarge as error:
+            return Outcome("failed", failure=Failure("output", f"{error.message}, which is too much for a worker"))
+        except OSError as error:
+            return Outcome("lost", failure=Failure("lost", f"the item's file cannot be sent: {error}"))
+        if not self.is_usable:
+            return self._lost(await asyncio.shield(self.gone))
+        self._sent[attempt.id] = sent
+        handling = asyncio.ensure_future(self._handle(sent))
+        try:
+            self.send("attempt", parts, id=attempt.id, attempt=attempt.as_json(), slots=self.tube.slots)
+            ends: set[asyncio.Future[Any]] = {sent.outcome, self.gone}
+            try:
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                self.send("end", id=attempt.id)
+                await uncancelled(asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED))
+                raise
+            return sent.outcome.result() if sent.outcome.done() else self._lost(self.gone.result())
+        finally:
+            del self._sent[attempt.id]
+            handling.cancel()
+
+    def close(self) -> None:
+        """Ask it to end; `gone` tells when it has."""
+        self._is_open = False
+        self.send("close")
+
+    def _lost(self, why: str) -> Outcome:
+        return Outcome("lost", failure=Failure("lost", f"lost with {self.tube.where}: {why}", code=HOST_LOST))
+
+    # ---- the way there
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                data = await self._out.get()
+                while not self._out.empty():
+                    data += self._out.get_nowait()
+                await self.tube.send(data)
+        except Broken as error:
+            self._break(str(error))
+
+    async def _read(self) -> None:
+        cutter = Cutter()
+        try:
+            while piece := await self.tube.receive():
+                if self._is_broken:
+                    continue  # nothing that it says counts, and no pong is sent; only its end
+                for frame in cutter.feed(piece):
+                    self._receive(frame)
+        except Broken as error:
+            self._break(str(error))
+        else:
+            self._end("its host ended")
+
+    # ---- whether it is alive
+
+    async def _watch(self) -> None:
+        """Silence: no error comes from a process that is stopped, or over a cable that is cut."""
+        await asyncio.sleep(self._lease_seconds)
+        while (left := self._lease.seconds_left(self._clock())) > 0:
+            await asyncio.sleep(left)
+        self._end(f"nothing was heard of it for {self._lease_seconds:g} s")
+
+    def _break(self, why: str) -> None:
+        """Its end cannot be heard any more. No pong is sent from here on, so the last one bounds its lease."""
+        if not self._is_broken:
+            self._is_broken = True
+            self._tasks.append(asyncio.ensure_future(self._await_lease(why)))
+
+    async def _await_lease(self, why: str) -> None:
+        while (left := self._lease.seconds_left(self._clock())) > 0:
+            await asyncio.sleep(left)
+        self._end(f"{why}; its lease has ended")
+
+    def _end(self, why: str) -> None:
+        self._is_broken = True
+        if not self.gone.done():
+            self.gone.set_result(why)
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+
+    # ---- what it says
+
+    def _receive(self, frame: HostFrame) -> None:
+        value = frame.value
+        match frame.type:
+            case "ping":
+                was_usable = self.is_usable
+                # Before the pong is sent: the host's lease then ends no later than this.
+                self._lease.note_ping(self._clock())
+                self.send("pong", n=value["n"])
+                if self.is_usable and not was_usable:
+                    self._welcome.ready(self)
+            case "up":
+                self.place = value["facts"]["place"]
+                if why := self._welcome.check(value["facts"]):
+                    self._welcome.refuse(self, why, "")
+                else:
+                    self.send("hello", **self._welcome.hello)
+            case "wants":
+                self._tasks.append(asyncio.ensure_future(self._send_folder()))
+            case "ready":
+                self.sees_folder, self._is_open = value["sees_folder"], True
+                if self.is_usable:
+                    self._welcome.ready(self)
+            case "refused":
+                self._welcome.refuse(self, value["message"], value["traceback"])
+            case "say" | "log" | "outcome":
+                if (sent := self._sent.get(value["id"])) is not None:
+                    sent.frames.put_nowait(frame)
+
+    async def _send_folder(self) -> None:
+        self.send("folder", {"folder": await self._welcome.folder()})
+
+    async def _handle(self, sent: Sent) -> None:
+        """What the host says about one attempt, in order. The answers to messages may overlap, as those of a local
+        attempt do: tasks begin in the order in which they are made."""
+        try:
+            while True:
+                frame = await sent.frames.get()
+                if "work" in frame.parts:
+                    # Before the commit of the step that it comes with.
+                    await asyncio.to_thread(unpack_folder, frame.parts["work"], Path(sent.attempt.work))
+                if "log" in frame.parts:
+                    _append(sent.attempt.log_path, frame.parts["log"])
+                if frame.type == "say":
+                    task = asyncio.ensure_future(self._answer(sent, frame.value["message"]))
+                    sent.answering.add(task)
+                    task.add_done_callback(sent.answering.discard)
+                elif frame.type == "outcome":
+                    while sent.answering:
+                        await asyncio.wait(sent.answering)
+                    outcome = Ended.from_json(frame.value["ended"]).outcome(frame.parts.get("output", b"null"))
+                    self._welcome.took(frame.value["seconds"])
+                    if not sent.outcome.done():
+                        sent.outcome.set_result(outcome)
+        except (OSError, ValueError) as error:
+            # What it sent cannot be used: the attempt is lost, and so is a host that says such things.
+            if not sent.outcome.done():
+                sent.outcome.set_result(Outcome("lost", failure=Failure("lost", f"{self.tube.where}: {error}")))
+            self.close()
+
+    async def _answer(self, sent: Sent, message: Mapping[str, Any]) -> None:
+        try:
+            reply = await call_json(sent.channel, message)
+        except Exception as error:  # the store failed: the launch ends
+            if not sent.outcome.done():
+                sent.outcome.set_exception(error)
+            return
+        self.send(
+            "answer",
+            id=sent.attempt.id,
+            no=message["no"],
+            reply=reply.as_json(),
+            is_stray=isinstance(reply, Stray),
+        )
+
+
+def _parts_of(attempt: Attempt) -> dict[str, bytes]:
+    """What a host that does not see the job's folder needs of it for this attempt."""
+    parts = {}
+    if attempt.item.path is not None:
+        if (size := os.stat(attempt.item.path).st_size) > WORK_LIMIT_BYTES:
+            raise TooLarge(f"{attempt.item.path}: has {size >> 20} MiB")
+        parts["item"] = attempt.item.path.read_bytes()
+    if work := pack_folder(Path(attempt.work), limit=WORK_LIMIT_BYTES):
+        parts["work"] = work
+    return parts
+
+
+def _append(path: Path, text: bytes) -> None:
+    fd = open_file(path, _APPEND)
+    try:
+        os.write(fd, text)
+    finally:
+        os.close(fd)

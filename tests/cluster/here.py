@@ -1,0 +1,121 @@
+"""An engine for tests: its hosts are real processes, beside this one, and everything between can be made to fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+from agentrun.executors.cluster.port import Broken, HostSpec
+from agentrun.executors.cluster.relay import Relay
+
+
+class HereTube:
+    """The way to one host. `cut` breaks it; `hold` keeps what the runner sends on its way."""
+
+    def __init__(self, relay: Relay, where: str, slots: int) -> None:
+        self.relay = relay
+        self.where = where
+        self.slots = slots
+        self.is_cut = asyncio.Event()
+        self.passes = asyncio.Event()
+        self.passes.set()
+        self.has_ended = asyncio.Event()
+
+    @property
+    def pid(self) -> int:
+        return self.relay._process.pid
+
+    def cut(self) -> None:
+        """From now on nothing passes, and nobody hears of it: the host is alive, and cut off."""
+        self.is_cut.set()
+
+    def hold(self) -> None:
+        self.passes.clear()
+
+    def release(self) -> None:
+        self.passes.set()
+
+    async def send(self, data: bytes) -> None:
+        await self.passes.wait()
+        if not self.is_cut.is_set():
+            await self.relay.send(data)
+
+    async def receive(self) -> bytes:
+        receiving = asyncio.ensure_future(self.relay.receive())
+        cutting = asyncio.ensure_future(self.is_cut.wait())
+        try:
+            await asyncio.wait({receiving, cutting}, return_when=asyncio.FIRST_COMPLETED)
+            if self.is_cut.is_set():
+                raise Broken("the cable is cut")
+            piece = receiving.result()
+        finally:
+            cutting.cancel()
+            if not receiving.done():
+                receiving.cancel()
+        if not piece:
+            self.has_ended.set()
+        return piece
+
+    async def close(self) -> None:
+        self.has_ended.set()
+
+
+class HereEngine:
+    """Gives `hosts` hosts at a time, each with as many slots as `slots` says."""
+
+    name = "here"
+
+    def __init__(self, *, hosts: int = 1, slots: int = 1) -> None:
+        self._hosts, self.slots = hosts, slots
+        self.tubes_so_far: list[HereTube] = []
+        self.is_alive = True
+        self.is_silent = False
+        """Whether its workers do not answer, though hosts can still be started."""
+        self.given = asyncio.Event()
+        """Whether slots are given."""
+        self.given.set()
+        self.answers: dict[str, Any] = {}
+        """What workers answer, in place of what the function returns."""
+        self.fenced = 0
+
+    async def connect(self) -> None:
+        pass
+
+    def caution(self, *, has_secrets: bool) -> str:
+        return ""
+
+    async def everywhere(self, function: Callable[..., Any], *args: Any) -> Mapping[str, Any]:
+        if self.is_silent:
+            return {"worker-0": TimeoutError()}
+        found = await asyncio.to_thread(function, *args)
+        self.fenced += 1
+        return {"worker-0": found, **self.answers}
+
+    async def tubes(self, wanted: int, spec: HostSpec, changed: Callable[[], None]) -> AsyncIterator[HereTube]:
+        queue: asyncio.Queue[HereTube] = asyncio.Queue()
+        keepers = [asyncio.ensure_future(self._keep(queue, spec)) for _ in range(self._hosts)]
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            for keeper in keepers:
+                keeper.cancel()
+
+    async def _keep(self, queue: asyncio.Queue[HereTube], spec: HostSpec) -> None:
+        while True:
+            await self.given.wait()
+            relay = Relay(spec.as_json())
+            await relay.open()
+            tube = HereTube(relay, f"worker-{len(self.tubes_so_far)}", self.slots)
+            self.tubes_so_far.append(tube)
+            queue.put_nowait(tube)
+            await tube.has_ended.wait()
+
+    async def describe(self) -> str:
+        if not self.is_alive:
+            raise ConnectionRefusedError("nobody is there")
+        return "it has 0 workers"
+
+    async def close(self) -> None:
+        await asyncio.gather(*(tube.relay.end() for tube in self.tubes_so_far))

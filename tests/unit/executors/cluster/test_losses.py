@@ -1,0 +1,321 @@
+"""Hosts that die, are stopped or are cut off: an attempt is lost only when nothing of it is alive.
+
+The evidence is a lock: each attempt takes the flock of its item's file, and so does everything that it starts. Whoever
+finds it held writes that down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentrun.agents.attempt import Outcome
+from agentrun.executors.cluster.fence import facts, fence
+from agentrun.executors.cluster.frames import Cutter, make_frame
+from agentrun.executors.cluster.lease import MARGIN_SECONDS
+from agentrun.executors.cluster.link import HostLink, Welcome
+from agentrun.executors.cluster.port import Broken
+from cluster.here import HereEngine, HereTube
+from unit.executors.cluster.conftest import LEASE_SECONDS, Cluster, ClusterBench, written
+
+HOLDING = """
+    import fcntl, os, pathlib, subprocess, time
+    def agent(item):
+        held = open(f"{item.key}.lock", "a")
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pathlib.Path("twice").touch()
+        os.set_inheritable(held.fileno(), True)
+        # A child in a session of its own, which outlives its parent unless somebody looks for it.
+        child = subprocess.Popen(["sleep", "600"], close_fds=False, start_new_session=True)
+        with open("begun", "a") as begun:
+            begun.write("x")
+        while not pathlib.Path("go").exists():
+            time.sleep(0.01)
+        child.kill()
+        child.wait()
+        return "done"
+    """
+
+
+def is_held(path: Path) -> bool:
+    with open(path, "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+class Losing:
+    """An attempt in flight on the first host."""
+
+    def __init__(self, cluster: ClusterBench, made: Cluster) -> None:
+        self.cluster, self.made = cluster, made
+        self.lock = cluster.folder / "k0.lock"
+        self.running: asyncio.Future[Outcome]
+
+    async def begin(self) -> HereTube:
+        attempt = self.cluster.attempt()
+        self.running = asyncio.ensure_future(self.made.executor.run(attempt, self.cluster.bench.channel))
+        await self.cluster.eventually(lambda: written(self.cluster.folder / "begun") == "x", "the attempt runs")
+        assert is_held(self.lock)
+        return self.made.engine.tubes_so_far[0]
+
+    async def lost(self) -> str:
+        """Why it was lost; at that moment nothing of it is alive."""
+        outcome = await self.running
+        assert not is_held(self.lock), "the attempt is lost, and something of it is alive"
+        assert outcome.failure is not None and outcome.failure.code == "host_lost", outcome
+        return outcome.failure.message
+
+    async def again(self) -> None:
+        """Another attempt of the item runs on another host, alone."""
+        (self.cluster.folder / "go").touch()
+        outcome = await self.made.executor.run(self.cluster.attempt(), self.cluster.bench.channel)
+        assert outcome.kind == "done" and not (self.cluster.folder / "twice").exists()
+
+
+def test_an_attempt_is_lost_with_its_host_as_soon_as_that_is_gone(cluster: ClusterBench) -> None:
+    async def scenario() -> None:
+        async with cluster.cluster(HOLDING) as made:
+            losing = Losing(cluster, made)
+            tube = await losing.begin()
+            os.kill(tube.pid, signal.SIGKILL)
+            assert await losing.lost() == "lost with worker-0: its host ended"
+            await losing.again()
+        await cluster.eventually(lambda: not made.carriers(), "nothing carries the mark")
+
+    cluster.run(scenario())
+
+
+def test_an_attempt_on_a_host_that_is_cut_off_is_lost_only_when_its_lease_has_ended(cluster: ClusterBench) -> None:
+    async def scenario() -> None:
+        async with cluster.cluster(HOLDING) as made:
+            losing = Losing(cluster, made)
+            tube = await losing.begin()
+            tube.cut()
+            assert "the cable is cut; its lease has ended" in await losing.lost()
+            await losing.again()
+
+    cluster.run(scenario())
+
+
+def test_a_host_that_is_stopped_is_killed_when_its_lease_has_ended(cluster: ClusterBench) -> None:
+    async def scenario() -> None:
+        async with cluster.cluster(HOLDING) as made:
+            losing = Losing(cluster, made)
+            tube = await losing.begin()
+            os.kill(tube.pid, signal.SIGSTOP)
+            await losing.lost()
+            await losing.again()
+            assert not Path(f"/proc/{tube.pid}/cwd").exists()
+
+    cluster.run(scenario())
+
+
+def test_a_host_that_is_stopped_for_less_than_its_lease_goes_on(cluster: ClusterBench) -> None:
+    async def scenario() -> None:
+        async with cluster.cluster(HOLDING) as made:
+            losing = Losing(cluster, made)
+            tube = await losing.begin()
+            os.kill(tube.pid, signal.SIGSTOP)
+            await asyncio.sleep(LEASE_SECONDS / 4)
+            os.kill(tube.pid, signal.SIGCONT)
+            (cluster.folder / "go").touch()
+            assert (await losing.running).kind == "done"
+
+    cluster.run(scenario())
+
+
+def test_pongs_that_arrive_late_do_not_keep_a_host_alive(cluster: ClusterBench) -> None:
+    async def scenario() -> None:
+        async with cluster.cluster(HOLDING) as made:
+            losing = Losing(cluster, made)
+            tube = await losing.begin()
+            tube.hold()
+            # They arrive just before its lease ends, and were sent when it had begun.
+            await asyncio.sleep(LEASE_SECONDS * 0.7)
+            tube.cut()
+            tube.release()
+            await losing.lost()
+            await losing.again()
+
+    cluster.run(scenario())
+
+
+def test_an_agent_that_holds_up_the_loop_of_its_host_does_not_end_the_lease(cluster: ClusterBench) -> None:
+    async def scenario() -> None:
+        source = f"import time\nasync def agent(item): time.sleep({2.5 * LEASE_SECONDS}); return 1"
+        async with cluster.cluster(source) as made:
+            assert (await made.executor.run(cluster.attempt(), cluster.bench.channel)).kind == "done"
+
+    cluster.run(scenario())
+
+
+def test_a_launch_ends_what_an_earlier_one_left_before_it_begins(cluster: ClusterBench) -> None:
+    """The earlier runner is cut off from its host, which is alive and in the middle of an attempt."""
+
+    async def scenario() -> None:
+        async with cluster.cluster(HOLDING) as made:
+            losing = Losing(cluster, made)
+            tube = await losing.begin()
+            tube.cut()
+            async with cluster.cluster(HOLDING, mark=made.use.mark, hosts=made.use.hosts) as second:
+                assert not is_held(losing.lock), "the second launch has begun, and an attempt of the first is alive"
+                assert second.warnings == [] and second.executor.is_alone
+                await Losing(cluster, second).again()
+            await losing.lost()
+
+    cluster.run(scenario())
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_machines_that_do_not_answer_are_waited_for_if_they_may_have_attempts(
+    cluster: ClusterBench, is_named: bool
+) -> None:
+    async def scenario() -> None:
+        engine = HereEngine()
+        hosts = ["another machine", facts()["place"]] if is_named else []
+        began = time.monotonic()
+        async with cluster.cluster("def agent(item): pass", engine=engine, hosts=hosts) as made:
+            waited = time.monotonic() - began
+            assert (waited >= LEASE_SECONDS + MARGIN_SECONDS) == is_named
+            words = "1 of the machines that the last launch used do not answer; waiting 4 s until nothing can be"
+            assert [one.startswith(words) for one in made.warnings] == [True] * is_named
+            assert made.use.hosts == []
+
+    cluster.run(scenario())
+
+
+def test_a_stop_while_machines_are_waited_for_leaves_them_named(cluster: ClusterBench) -> None:
+    async def scenario() -> None:
+        async with cluster.cluster("def agent(item): pass", hosts=["another machine"], starts=False) as made:
+            starting = asyncio.ensure_future(made.executor.start())
+            await cluster.eventually(lambda: bool(made.warnings), "it waits")
+            made.executor.hold()
+            await starting
+            assert made.use.hosts == ["another machine"] and not made.executor.is_alone
+            assert (await made.executor.run(cluster.attempt(), cluster.bench.channel)).kind == "cancelled"
+
+    cluster.run(scenario())
+
+
+def test_a_fence_leaves_everybody_else_alone(cluster: ClusterBench) -> None:
+    async def scenario() -> None:
+        async with cluster.cluster(HOLDING) as made:
+            losing = Losing(cluster, made)
+            await losing.begin()
+            await asyncio.to_thread(fence, "f" * 16)
+            assert is_held(losing.lock)
+            (cluster.folder / "go").touch()
+            assert (await losing.running).kind == "done"
+
+    cluster.run(scenario())
+
+
+def test_nothing_is_left_behind(cluster: ClusterBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scratch = tmp_path / "tmp"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+
+    async def scenario() -> None:
+        async with cluster.cluster("def agent(item): pass", sees_folder=False) as made:
+            await made.executor.run(cluster.attempt(), cluster.bench.channel)
+            assert list(scratch.iterdir())
+            os.kill(made.engine.tubes_so_far[0].pid, signal.SIGKILL)
+            await cluster.eventually(lambda: len(made.engine.tubes_so_far) == 2, "another host is started")
+        await cluster.eventually(lambda: not list(scratch.iterdir()), "the scratch is removed")
+        assert not made.carriers()
+        assert not (cluster.folder / "state" / "seen-by").exists()
+
+    cluster.run(scenario())
+
+
+# ---- the runner's end alone, with a host that the test plays
+
+
+class PlayedTube:
+    where = "played"
+    slots = 1
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.said: asyncio.Queue[bytes | Exception] = asyncio.Queue()
+
+    def say(self, kind: str, **fields: Any) -> None:
+        self.said.put_nowait(make_frame(kind, **fields))
+
+    async def send(self, data: bytes) -> None:
+        self.sent += [frame.type for frame in Cutter().feed(data)]
+
+    async def receive(self) -> bytes:
+        found = await self.said.get()
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def close(self) -> None:
+        pass
+
+
+def play(clock: list[float]) -> tuple[PlayedTube, HostLink]:
+    async def folder() -> bytes:
+        return b""
+
+    welcome = Welcome(
+        hello={},
+        folder=folder,
+        check=lambda facts: "",
+        ready=lambda link: None,
+        refuse=lambda link, why, traceback: None,
+        took=lambda seconds: None,
+    )
+    tube = PlayedTube()
+    return tube, HostLink(tube, welcome, lease_seconds=LEASE_SECONDS, clock=lambda: clock[0])
+
+
+def test_no_attempt_is_sent_before_the_first_pong(cluster: ClusterBench) -> None:
+    async def scenario() -> None:
+        tube, link = play([0.0])
+        tube.say("up", facts={"place": "p"})
+        tube.say("ready", sees_folder=True)
+        await cluster.eventually(lambda: link.place == "p" and link.sees_folder, "the host is up")
+        assert not link.is_usable
+        tube.say("ping", n=1)
+        await cluster.eventually(lambda: "pong" in tube.sent, "the pong is sent")
+        assert link.is_usable
+        tube.said.put_nowait(b"")
+        await link.gone
+
+    cluster.run(scenario())
+
+
+def test_after_a_break_the_lease_is_waited_for_on_the_runner_s_clock(cluster: ClusterBench) -> None:
+    async def scenario() -> None:
+        clock = [100.0]
+        tube, link = play(clock)
+        tube.say("ready", sees_folder=True)
+        tube.say("ping", n=1)
+        await cluster.eventually(lambda: link.is_usable, "the host is usable")
+        running = asyncio.ensure_future(link.run(cluster.attempt(), cluster.bench.channel))
+        await cluster.eventually(lambda: "attempt" in tube.sent, "the attempt is sent")
+        tube.said.put_nowait(Broken("the cable is cut"))
+        await asyncio.sleep(0.2)
+        assert not link.is_usable and not running.done()
+        clock[0] += LEASE_SECONDS + MARGIN_SECONDS - 0.05
+        await asyncio.sleep(0.02)
+        assert not running.done()
+        clock[0] += 10.0
+        outcome = await running
+        assert outcome.failure is not None and outcome.failure.code == "host_lost"
+
+    cluster.run(scenario())
