@@ -27,6 +27,7 @@ from agentrun.views.listing import read_items
 from agentrun.watching import open_view
 
 _TOP_VALUES = ["output", "report", "version", "isolation", "env_file", "needs_env", "carry", "params", "prices"]
+_TOP_VALUES += ["engine"]
 _OPTIONS = ["fresh", "rerun", "limit", "only", "pilot", "failed", "allow_gone"]
 _OPTIONS += ["accept_edits", "overwrite", "forget_steps", "adopt"]
 
@@ -55,6 +56,8 @@ def run(
     `failed`, `overwrite`, `allow_gone`, `accept_edits`, `forget_steps`. `until` and `max_time` count for this launch.
     None means not given; `budget="none"` removes that of an earlier launch. Works in scripts, in notebooks and in a
     running event loop.
+
+    `engine` is a cluster to run on, such as `"dask"`, or a dict with the keys of the table `engine` in a job file.
 
     `store` is the address of a store, such as `postgres://ada@db/agents`, or a store such as `MemoryStore`; by default
     the state is kept in the folder `.agentrun`.
@@ -166,6 +169,8 @@ class _Launching:
             flags["items"]["key"] = key
         if values.get("timeout", 0) is None:
             values["timeout"] = 0
+        if isinstance(values.get("engine"), str):
+            values["engine"] = {"on": values["engine"]}
         flags |= {one: values[one] for one in _TOP_VALUES if values.get(one) is not None}
         flags["run"] = {one: values[one] for one in RUN if one not in ONE_LAUNCH and values.get(one) is not None}
         if "output" in flags:

@@ -22,7 +22,19 @@ from pathlib import Path
 from benchmarks import against
 from benchmarks.arena import TESTS, Arena, Spoiled
 from benchmarks.bench import QUICK, Bench, Sizes, say
-from benchmarks.figures import limited, long, million, one_by_one, page, programs, rate, starts, stores, unchanged
+from benchmarks.figures import (
+    clusters,
+    limited,
+    long,
+    million,
+    one_by_one,
+    page,
+    programs,
+    rate,
+    starts,
+    stores,
+    unchanged,
+)
 from benchmarks.machine import describe
 from benchmarks.peers import Peers
 from benchmarks.table import Row, render
@@ -47,6 +59,7 @@ FIGURES: dict[str, Callable[[Bench], list[Row]]] = {
     "limited": limited.limited,
     "page": page.page,
     "stores": stores.stores,
+    "clusters": clusters.clusters,
 }
 NEED_PEERS = {"peers", "first"}
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
+from agentrun.executors.cluster.frames import Cutter
 from agentrun.executors.cluster.port import Broken, HostSpec
 from agentrun.executors.cluster.relay import Relay
 
@@ -21,6 +22,8 @@ class HereTube:
         self.passes = asyncio.Event()
         self.passes.set()
         self.has_ended = asyncio.Event()
+        self.sent: list[str] = []
+        """The types of the frames that the runner has sent."""
 
     @property
     def pid(self) -> int:
@@ -38,6 +41,7 @@ class HereTube:
 
     async def send(self, data: bytes) -> None:
         await self.passes.wait()
+        self.sent += [frame.type for frame in Cutter().feed(data)]
         if not self.is_cut.is_set():
             await self.relay.send(data)
 
@@ -118,4 +122,8 @@ class HereEngine:
         return "it has 0 workers"
 
     async def close(self) -> None:
+        for tube in self.tubes_so_far:
+            # Those that were asked to close have ended by now.
+            if tube.relay._process.poll() is None:
+                tube.relay._process.kill()
         await asyncio.gather(*(tube.relay.end() for tube in self.tubes_so_far))

@@ -132,7 +132,8 @@ def _standing(view: JobView, most: int) -> Iterator[tuple[str, str]]:
         oldest = sorted(view.running, key=lambda one: one.since or "~")
         for number, item in enumerate(oldest[:most]):
             age = format_duration(round(age_seconds(item.since))) if item.since else "-"
-            yield "in flight" if not number else "", f"{age:>6}  {clean(item.key, limit=60)}"
+            where = f"  on {clean(item.where, limit=60)}" if item.where else ""
+            yield "in flight" if not number else "", f"{age:>6}  {clean(item.key, limit=60)}{where}"
         if len(oldest) > most:
             yield "", f"        and {len(oldest) - most:,} more"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crash.mutants import channel, disk, files, frameworks, night, places, runs, stores
+from crash.mutants import channel, cluster, disk, files, frameworks, night, places, runs, stores
 
 MUTANTS = [
     *disk.MUTANTS,
@@ -13,4 +13,5 @@ MUTANTS = [
     *night.MUTANTS,
     *frameworks.MUTANTS,
     *stores.MUTANTS,
+    *cluster.MUTANTS,
 ]

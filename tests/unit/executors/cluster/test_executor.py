@@ -13,6 +13,7 @@ import pytest
 from agentrun.agents.messages import Message, Received, Reply
 from agentrun.errors import AgentError, UsageError
 from agentrun.executors.cluster.fence import facts
+from agentrun.executors.port import Joined
 from cluster.here import HereEngine
 from unit.executors.cluster.conftest import ClusterBench, written
 
@@ -40,21 +41,23 @@ def test_an_attempt_runs_on_a_host_as_it_would_here(cluster: ClusterBench, sees_
 
 def test_a_place_is_on_disk_before_it_gets_its_first_attempt(cluster: ClusterBench) -> None:
     async def scenario() -> None:
-        async with cluster.cluster(
-            "import pathlib\ndef agent(item): pathlib.Path('begun').touch()", concurrency=2, engine=HereEngine(slots=2)
-        ) as made:
-            begun, committed = cluster.folder / "begun", asyncio.Event()
+        async with cluster.cluster("def agent(item): pass", concurrency=2, engine=HereEngine(slots=2)) as made:
+            on_disk = asyncio.Event()
 
             async def commit() -> None:
-                await asyncio.sleep(0.3)
-                assert not begun.exists() and made.use.hosts == [facts()["place"]]
-                committed.set()
+                await on_disk.wait()
 
-            made.executor._joined = type(made.executor._joined)(made.use, commit, lambda: None, made.warnings.append)
+            made.executor.join(Joined(made.use, commit, lambda: None, made.warnings.append))
             await cluster.eventually(lambda: made.executor.width == 2, "the host is up")
-            both = [made.executor.run(cluster.attempt(n), cluster.bench.channel) for n in range(2)]
+            both = [
+                asyncio.ensure_future(made.executor.run(cluster.attempt(n), cluster.bench.channel)) for n in range(2)
+            ]
+            await asyncio.sleep(0.1)
+            (tube,) = made.engine.tubes_so_far
+            assert made.use.hosts == [facts()["place"]] and "attempt" not in tube.sent
+            on_disk.set()
             await asyncio.gather(*both)
-            assert committed.is_set() and begun.exists()
+            assert tube.sent.count("attempt") == 2
 
     cluster.run(scenario())
 
@@ -257,7 +260,13 @@ def test_secrets_go_by_the_tube_alone(cluster: ClusterBench) -> None:
 
 
 def test_an_agent_that_cannot_be_loaded_there_is_told_with_the_worker_s_name(cluster: ClusterBench) -> None:
-    source = "import pathlib\nif not pathlib.Path('state').exists(): raise RuntimeError('not here')\nasync def agent(item): pass"
+    source = """
+        import pathlib
+        if not pathlib.Path("state").exists():
+            raise RuntimeError("not here")
+        async def agent(item):
+            pass
+        """
 
     async def scenario() -> None:
         (cluster.folder / "state").mkdir()

@@ -1,0 +1,107 @@
+"""Bugs in what keeps attempts on other machines apart: the lease, the fence, and what a checkpoint says of hosts."""
+
+from __future__ import annotations
+
+from crash.seeding import Mutant
+
+LEASES = "tests/unit/executors/cluster/test_lease.py"
+LOSSES = "tests/unit/executors/cluster/test_losses.py"
+LAUNCHES = "tests/unit/launch/test_clusters.py"
+EXECUTOR = "tests/unit/executors/cluster/test_executor.py"
+
+MUTANTS = [
+    Mutant(
+        "a lease counted from the arrival of its pong",
+        "HostLease.pong",
+        "self.deadline = sent + self._seconds",
+        "self.deadline = __import__('agentrun.system.guardian', fromlist=['x']).boot_clock() + self._seconds",
+        (f"{LEASES}::test_a_pong_extends_the_lease_from_the_time_of_its_ping_however_late_it_arrives",),
+    ),
+    Mutant(
+        "the runner counts a lease from before its ping",
+        "LeaseView.note_ping",
+        "self._until = now + self._seconds",
+        "self._until = now + self._seconds / 4",
+        (f"{LEASES}::test_the_runner_never_takes_a_host_for_dead_while_its_lease_lasts",),
+    ),
+    Mutant(
+        "an attempt before the first pong",
+        "HostLink.is_usable",
+        "self._is_open and self._lease.is_known and not self._is_broken and not self.gone.done()",
+        "self._is_open and not self._is_broken and not self.gone.done()",
+        (f"{LOSSES}::test_no_attempt_is_sent_before_the_first_pong",),
+    ),
+    Mutant(
+        "lost without waiting for the lease",
+        "HostLink._await_lease",
+        "while (left := self._lease.seconds_left(self._clock())) > 0:\n    await asyncio.sleep(left)",
+        "",
+        (
+            f"{LOSSES}::test_an_attempt_on_a_host_that_is_cut_off_is_lost_only_when_its_lease_has_ended",
+            f"{LOSSES}::test_after_a_break_the_lease_is_waited_for_on_the_runner_s_clock",
+        ),
+    ),
+    Mutant(
+        "pongs to a host that was given up",
+        "HostLink._break",
+        "self._is_broken = True",
+        "self._lease.note_ping(0.0)",
+        (f"{LOSSES}::test_after_a_break_the_lease_is_waited_for_on_the_runner_s_clock",),
+    ),
+    Mutant(
+        "the launch's mark in place of the run's",
+        "join_cluster",
+        "run.context.engine or EngineUse(mark=secrets.token_hex(8), lease_seconds=lease_seconds)",
+        "EngineUse(mark=secrets.token_hex(8), lease_seconds=lease_seconds)",
+        (f"{LAUNCHES}::test_a_launch_that_dies_before_its_fence_does_not_hide_the_one_before_it",),
+    ),
+    Mutant(
+        "what an earlier launch left is not ended",
+        "ClusterExecutor.start",
+        "await self._fence()",
+        "",
+        (f"{LOSSES}::test_a_launch_ends_what_an_earlier_one_left_before_it_begins",),
+    ),
+    Mutant(
+        "machines that do not answer are not waited for",
+        "ClusterExecutor._fence",
+        "set(use.hosts) - answered",
+        "set()",
+        (f"{LOSSES}::test_machines_that_do_not_answer_are_waited_for_if_they_may_have_attempts",),
+    ),
+    Mutant(
+        "an attempt before a checkpoint names its place",
+        "ClusterExecutor.run",
+        "await asyncio.shield(self._name(link.place))",
+        "self._name(link.place)",
+        (f"{EXECUTOR}::test_a_place_is_on_disk_before_it_gets_its_first_attempt",),
+    ),
+    Mutant(
+        "a guardian that does not look at the lease",
+        "watch_runner",
+        "if (left := lease - boot_clock()) <= 0:\n    return (told, OVERDUE)",
+        "left = 1.0",
+        (f"{LOSSES}::test_a_host_that_is_stopped_is_killed_when_its_lease_has_ended",),
+    ),
+    Mutant(
+        "a launch without the cluster does not wait",
+        "leave_cluster",
+        "use is not None and use.hosts",
+        "False",
+        (f"{LAUNCHES}::test_a_launch_without_the_cluster_waits_until_nothing_can_run_there",),
+    ),
+    Mutant(
+        "a fresh run forgets what the abandoned one left",
+        "Launch.work",
+        "run.context.engine = self._prepared.abandoned.context.engine",
+        "pass",
+        (f"{LAUNCHES}::test_a_fresh_run_ends_what_the_abandoned_one_left",),
+    ),
+    Mutant(
+        "files of a step come back after its commit",
+        "HostedAttempt.channel",
+        "parts = self._changed_work()",
+        "pass",
+        (f"{EXECUTOR}::test_files_travel_with_the_attempt_and_come_back_with_each_step",),
+    ),
+]
