@@ -10,7 +10,7 @@ AREAS := $(notdir $(patsubst %/,%,$(wildcard tests/areas/*/)))
 # The tests start thousands of processes: without compiled modules each of them takes twice as long.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo system test quick areas check format torture gate flat bench repeats postgres postgres-stop pictures newest try-newest wheel clean
+.PHONY: help demo system test quick areas check format torture gate flat scale bench repeats postgres postgres-stop pictures newest try-newest wheel clean
 .DEFAULT_GOAL := help
 
 help: ## what can be made
@@ -78,6 +78,9 @@ gate: $(STAMP) ## seeded bugs, each caught by a crash test
 
 flat: $(STAMP) ## does the cost of an item grow with progress?
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.flat
+
+scale: $(STAMP) ## a real launch on a simulated cluster: make scale ITEMS=20000 SLOTS=100 SECONDS=10
+	@PYTHONPATH=tests $(BIN)/python -m benchmarks.scale $(if $(ITEMS),--items $(ITEMS)) $(if $(SLOTS),--slots $(SLOTS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(FOLDER),--folder $(FOLDER))
 
 bench: $(STAMP) ## beside the disk's limit and the peers: make bench QUICK=1 ONLY=item,rate AGAINST=commit
 	@PYTHONPATH=tests $(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(AGAINST),--against $(AGAINST)) $(if $(ONLY),--only $(ONLY)) $(if $(WRITE),--write $(WRITE))

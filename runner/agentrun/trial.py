@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 from collections.abc import Callable
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,11 +49,12 @@ if TYPE_CHECKING:
 class Trial:
     """Attempts each item once, without a timeout: a function is called, a program is run.
 
-    `say` gets what agents log; prints go where they always go.
+    `say` gets what agents log; prints go where they always go. All of it happens on this machine: a cluster of the
+    job is not used.
     """
 
     def __init__(self, job: Job, agent: Agent, *, say: Callable[[str], None]) -> None:
-        self._job, self._agent, self._say = job, agent, say
+        self._job, self._agent, self._say = replaced(job, engine=None), agent, say
         self._carry: Any = None
         self._runner: asyncio.Runner | None = None
         self._target: Any = agent.target

@@ -36,6 +36,7 @@ FENCE_SECONDS = 10.0
 CLOSE_SECONDS = 10.0
 SHORT_SLOT_SECONDS, AGAIN_SECONDS = 5.0, 2.0
 """A slot that ended sooner than this is asked for again only after a pause."""
+PRELOAD = "agentrun.executors.cluster.dask_worker"
 
 
 class DaskTube:
@@ -117,6 +118,7 @@ class DaskEngine:
                 # None would still serve it, on all interfaces.
                 "dashboard_address": "127.0.0.1:0",
                 "silence_logs": logging.CRITICAL,
+                "preload": PRELOAD,
             }
             cluster = await LocalCluster(**{**options, **spec.options}, asynchronous=True)
         else:
@@ -176,7 +178,7 @@ class DaskEngine:
             # A worker that is stopped would never answer.
             async with asyncio.timeout(FENCE_SECONDS):
                 found = await self._client.run(function, *args, workers=[worker], on_error="return")
-            return found.get(worker, LookupError(worker))
+            return _restored(found.get(worker, LookupError(worker)))
         except Exception as error:
             return error
 
@@ -235,6 +237,14 @@ def _is_loopback(address: str) -> bool:
         return ipaddress.ip_address(get_address_host(address)).is_loopback
     except ValueError:
         return False
+
+
+def _restored(result: Any) -> Any:
+    """Dask sends an exception that it cannot pickle there, such as a failed import, as `Exception(repr(exception))`."""
+    name = f"{ModuleNotFoundError.__name__}("
+    if type(result) is Exception and str(result).startswith(name):
+        return ModuleNotFoundError(str(result).removeprefix(name).rstrip(",)").strip('"'))
+    return result
 
 
 def _words(error: BaseException) -> str:

@@ -26,6 +26,7 @@ from agentrun.executors.cluster.fence import fence, mismatch
 from agentrun.executors.cluster.hello import check_can_travel, make_hello
 from agentrun.executors.cluster.link import HostLink, Welcome
 from agentrun.executors.cluster.port import Engine, HostSpec
+from agentrun.executors.cluster.ranking import Ranking
 from agentrun.executors.port import Elastic, Joined, Setting
 from agentrun.items.files import FilesSource
 
@@ -64,6 +65,7 @@ class ClusterExecutor(Elastic):
         self._clock = clock
         self._joined: Joined
         self._links: set[HostLink] = set()
+        self._ranking = Ranking()
         self._waiting: deque[asyncio.Future[HostLink | None]] = deque()
         """Attempts that wait for a host; None tells them to go back."""
         self._wheres: dict[int, str] = {}
@@ -184,22 +186,33 @@ class ClusterExecutor(Elastic):
             hello=make_hello(self._job, self._agent, environ=self._setting.environ, nonce=self._nonce),
             folder=self._folder,
             check=lambda facts: mismatch(dict(facts)),
-            ready=lambda link: self._changed(),
+            ready=self._use,
             refuse=self._refuse,
             took=self._note_seconds,
         )
         use = self._joined.use
         spec = HostSpec(use.mark, use.lease_seconds)
         try:
-            async for tube in self._engine.tubes(self._job.concurrency, spec, self._changed):
+            async for tube in self._engine.tubes(self._job.concurrency, spec, self._change_slots):
                 link = HostLink(tube, welcome, lease_seconds=use.lease_seconds, clock=self._clock)
                 self._links.add(link)
                 link.gone.add_done_callback(partial(self._lose, link))
         except AgentrunError as error:
             self._fail(error)
 
+    def _use(self, link: HostLink) -> None:
+        self._ranking.put(link)
+        self._changed()
+
+    def _change_slots(self) -> None:
+        for link in self._links:
+            if link.is_usable:
+                self._ranking.put(link)
+        self._changed()
+
     def _lose(self, link: HostLink, _: asyncio.Future[str]) -> None:
         self._links.discard(link)
+        self._ranking.drop(link)
         self._tasks.append(asyncio.ensure_future(link.tube.close()))
         self._changed()
 
@@ -253,7 +266,7 @@ class ClusterExecutor(Elastic):
             self._wheres[attempt.slot] = link.tube.where
             return await link.run(attempt, channel)
         finally:
-            link.load -= 1
+            self._ranking.give_back(link)
             self._wheres.pop(attempt.slot, None)
             self._serve_waiting()
 
@@ -266,8 +279,7 @@ class ClusterExecutor(Elastic):
 
     async def _host(self) -> HostLink | Outcome | None:
         """A host with a free slot, which is taken; None if nothing is begun any more."""
-        if self._error is None and not self._held.is_set() and (link := self._free()) is not None:
-            link.load += 1
+        if self._error is None and not self._held.is_set() and (link := self._ranking.take(self._depth)) is not None:
             return link
         if self._error is None and not self._held.is_set():
             waiting: asyncio.Future[HostLink | None] = asyncio.get_running_loop().create_future()
@@ -276,7 +288,7 @@ class ClusterExecutor(Elastic):
                 found = await waiting
             except asyncio.CancelledError:
                 if waiting.done() and not waiting.cancelled() and (taken := waiting.result()) is not None:
-                    taken.load -= 1
+                    self._ranking.give_back(taken)
                     self._serve_waiting()
                 raise
             if found is not None:
@@ -287,21 +299,18 @@ class ClusterExecutor(Elastic):
             return Outcome("lost", failure=Failure("lost", str(self._error), code=ENGINE_LOST))
         raise self._error
 
-    def _free(self) -> HostLink | None:
-        depth = self._depth
-        free = [link for link in self._links if link.is_usable and link.load < link.tube.slots * depth]
-        return min(free, key=lambda link: link.load / max(1, link.tube.slots), default=None)
-
     def _changed(self) -> None:
         self._serve_waiting()
         self._joined.changed()
 
     def _serve_waiting(self) -> None:
-        while self._waiting and not self._held.is_set() and (link := self._free()) is not None:
-            waiting = self._waiting.popleft()
-            if not waiting.done():
-                link.load += 1
-                waiting.set_result(link)
+        while self._waiting and not self._held.is_set():
+            if self._waiting[0].done():
+                self._waiting.popleft()
+            elif (link := self._ranking.take(self._depth)) is not None:
+                self._waiting.popleft().set_result(link)
+            else:
+                return
 
     def _release(self, result: None) -> None:
         while self._waiting:

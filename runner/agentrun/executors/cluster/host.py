@@ -16,6 +16,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,10 @@ class Host:
         self._attempts: dict[str, HostedAttempt] = {}
         self._queue: deque[HostedAttempt] = deque()
         """Attempts that were sent ahead, and begin when a slot is free."""
-        self._running = 0
         self._slots = 1
+        self._taken: set[int] = set()
+        """Slots in which attempts run: a program that serves belongs to one of them, and so does a log."""
+        self._sends_logs = False
         self._folder: asyncio.Future[bytes]
         self._closing: asyncio.Future[None]
         self._opening: asyncio.Task[None] | None = None
@@ -152,6 +155,8 @@ class Host:
             sys.path += [entry for entry in hello["sys_path"] if self._sees_folder and entry not in sys.path]
             os.chdir(base)
             job, agent = read_hello(hello, base)
+            # The runner's log is that of the runner's slot: a program that serves here would be tied to that.
+            self._sends_logs = job.serve or not self._sees_folder
             environ = hello["environ"]
             executor = open_executor(job, agent, guardian=self._guardian, environ=environ, folder=self._scratch)
             self._executor = executor
@@ -179,12 +184,14 @@ class Host:
 
     def _begin(self) -> None:
         assert self._executor is not None
-        while self._queue and self._running < self._slots:
-            self._running += 1
-            self._queue.popleft().start(self._executor, self._ended)
+        while self._queue and len(self._taken) < self._slots:
+            slot = next(number for number in count() if number not in self._taken)
+            self._taken.add(slot)
+            log = self._scratch / f"slot-{slot}.log" if self._sends_logs else None
+            self._queue.popleft().start(self._executor, self._ended, slot=slot, log=log)
 
     def _ended(self, one: HostedAttempt) -> None:
-        self._running -= 1
+        self._taken.discard(one.slot)
         del self._attempts[one.id]
         self._begin()
 

@@ -18,6 +18,7 @@ from agentrun.errors import AgentrunError
 from agentrun.executors.cluster.archive import WORK_LIMIT_BYTES, Stamp, TooLarge, pack_folder, stamp_of, unpack_folder
 from agentrun.executors.cluster.frames import HostFrame
 from agentrun.executors.port import Executor
+from agentrun.executors.prints import empty_log
 from agentrun.system.disk import open_to_read
 
 LOG_BYTES = 1024 * 1024
@@ -34,6 +35,10 @@ class HostedAttempt:
     task: asyncio.Task[None] | None = None
     """None until it begins."""
     began: float = 0.0
+    slot: int = -1
+    """The host's slot that it runs in, once it begins."""
+    log: Path | None = None
+    """Where its prints go, if the runner must be sent them."""
     _waiting: dict[int, asyncio.Future[Reply]] = field(default_factory=dict)
     _stamp: Stamp = frozenset()
     _logged: int = 0
@@ -51,7 +56,7 @@ class HostedAttempt:
             path = own / Path(item["path"]).name
             path.write_bytes(frame.parts.get("item", b""))
             given["item"] = {**item, "path": str(path)}
-        given["folder"], given["log_path"] = str(scratch / "work"), str(own / "log")
+        given["folder"] = str(scratch / "work")
         one = cls(Attempt.from_json(given), send, scratch)
         if "work" in frame.parts:
             unpack_folder(frame.parts["work"], Path(one.attempt.work))
@@ -62,9 +67,11 @@ class HostedAttempt:
     def id(self) -> str:
         return self.attempt.id
 
-    def start(self, executor: Executor, ended: Callable[[HostedAttempt], None]) -> None:
+    def start(self, executor: Executor, ended: Callable[[HostedAttempt], None], *, slot: int, log: Path | None) -> None:
+        """Begin it in a slot of the host; `log` is that slot's, for prints that the runner must be sent."""
+        self.slot = slot
         self.began = time.monotonic()
-        self.task = asyncio.ensure_future(self._run(executor))
+        self.task = asyncio.ensure_future(self._run(executor, log))
         self.task.add_done_callback(lambda _: ended(self))
 
     def end(self) -> None:
@@ -100,11 +107,14 @@ class HostedAttempt:
 
     def report_log(self) -> None:
         """Send what it has printed since the last time."""
-        if self.scratch is not None and (text := self._new_log()):
+        if text := self._new_log():
             self.send("log", {"log": text}, id=self.id)
 
-    async def _run(self, executor: Executor) -> None:
+    async def _run(self, executor: Executor, log: Path | None) -> None:
         try:
+            if log is not None:
+                empty_log(log)  # of what ran in the slot before
+                self.attempt.log_path = self.log = log
             outcome = await executor.run(self.attempt, self.channel)
         except asyncio.CancelledError:
             outcome = Outcome("cancelled")
@@ -114,9 +124,8 @@ class HostedAttempt:
 
     def report(self, outcome: Outcome) -> None:
         """The last word on the attempt."""
-        parts: dict[str, bytes] = {}
+        parts: dict[str, bytes] = {"log": self._new_log()}
         if self.scratch is not None:
-            parts["log"] = self._new_log()
             try:
                 parts |= self._changed_work()
             except TooLarge as error:
@@ -137,8 +146,11 @@ class HostedAttempt:
         return {"work": work}
 
     def _new_log(self) -> bytes:
+        """What it has printed since the last time, if the runner must be sent it."""
+        if self.log is None:
+            return b""
         try:
-            with open_to_read(self.attempt.log_path) as file:
+            with open_to_read(self.log) as file:
                 size = file.seek(0, os.SEEK_END)
                 # Emptied by the executor when it begins, or trimmed.
                 at = self._logged if self._logged <= size else 0

@@ -1,0 +1,101 @@
+"""Jobs on a real Ray, in network namespaces of their own, and the real command."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from areas.ray.network import Network
+from cluster.kills import AGENT
+from needs import require_linux, require_module, require_program, require_root
+
+require_linux()
+require_root()
+require_program("ip", "nsenter", "unshare")
+require_module("ray", extra="ray")
+
+STEPS = ("one", "two", "three")
+TEXTS = [*(f"item {n}" for n in range(11)), "0123456789" * 30_000]
+"""The last is more than Ray would send with a call."""
+SECRET = "correct-horse-battery-staple"
+
+
+class EvidentJob:
+    """A job whose agent notes what must not happen: an item that is alive twice, a finished step that is run again."""
+
+    def __init__(self, folder: Path, *, items: int) -> None:
+        self.folder = folder
+        self._items = items
+        for name in ("locks", "finished"):
+            (folder / name).mkdir(parents=True)
+        (folder / "agent.py").write_text(AGENT)
+        lines = [json.dumps({"id": f"item-{n:04}", "n": n}) for n in range(items)]
+        (folder / "items.jsonl").write_text("\n".join(lines) + "\n")
+        (folder / "job.toml").write_text(
+            'agent = "agent.py:agent"\noutput = "results.jsonl"\n[items]\njsonl = "items.jsonl"\nkey = "id"\n'
+            '[run]\nconcurrency = 2\ncrash_limit = 0\n[engine]\non = "ray"\nlease = "4s"\n'
+        )
+
+    def has_settled(self, count: int) -> bool:
+        path = self.folder / "settled"
+        return path.exists() and len(path.read_text().splitlines()) >= count
+
+    def check(self) -> None:
+        faults = self.folder / "faults"
+        assert not faults.exists(), faults.read_text()
+        outputs = [json.loads(line)["output"] for line in (self.folder / "results.jsonl").read_text().splitlines()]
+        assert outputs == [[f"{n} {step}" for step in STEPS] for n in range(self._items)]
+
+
+class SecretJob:
+    """A job whose agent needs a secret, and tells only its hash; and which of Ray's variables it sees."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True)
+        (folder / ".env").write_text(f"SECRET={SECRET}\n")
+        (folder / ".env").chmod(0o600)
+        (folder / "agent.py").write_text(
+            "import hashlib, os\n\ndef agent(item, ctx):\n"
+            "    size = ctx.step('size', len, item.text)\n"
+            "    of_ray = {name for name in os.environ if name.startswith('RAY_') or name == 'PYTHONBREAKPOINT'}\n"
+            "    digest = hashlib.sha256(os.environ['SECRET'].encode()).hexdigest()\n"
+            "    return [size, item.text[::-1], digest, sorted(of_ray - {'RAY_TMPDIR', 'RAY_USAGE_STATS_ENABLED'})]\n"
+        )
+        (folder / "items.txt").write_text("\n".join(TEXTS) + "\n")
+        (folder / "job.toml").write_text(
+            'agent = "agent.py:agent"\noutput = "results.jsonl"\nenv_file = ".env"\n[items]\nlines = "items.txt"\n'
+            "[run]\nconcurrency = 2\n"
+        )
+
+    @property
+    def results(self) -> bytes:
+        return (self.folder / "results.jsonl").read_bytes()
+
+    def check(self) -> None:
+        digest = hashlib.sha256(SECRET.encode()).hexdigest()
+        outputs = [json.loads(line)["output"] for line in self.results.splitlines()]
+        assert outputs == [[len(text), text[::-1], digest, []] for text in TEXTS]
+
+
+def files_with(folder: Path, text: str) -> tuple[int, list[str]]:
+    """How many files there are in a folder, and those that hold the text."""
+    count, found = 0, []
+    for above, _, names in os.walk(folder):
+        for path in (Path(above, name) for name in names):
+            if path.is_file() and not path.is_symlink():
+                count += 1
+                if text.encode() in path.read_bytes():
+                    found.append(str(path))
+    return count, found
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    with Network() as network:
+        yield network
