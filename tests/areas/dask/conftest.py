@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from areas.dask.servers import Servers, serve_dask
 from cli.conftest import COMMAND, begin, environment
+from cluster.dask_servers import DaskServers, serve_dask
 from needs import require_linux, require_module
 from waiting import PATIENCE_SECONDS
 
@@ -113,7 +113,7 @@ def finish(launch: subprocess.Popen[str], *, code: int = 0) -> str:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Servers]:
+def cluster() -> Iterator[DaskServers]:
     """A scheduler with two workers of two threads each, for tests that leave them alive: `gpu` has a resource."""
     with serve_dask() as servers:
         servers.start_worker("plain", WORKER="plain")

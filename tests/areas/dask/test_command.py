@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from areas.dask.conftest import Begin, JobFolder, finish, make_job
-from areas.dask.servers import Servers, carriers
+from cluster.dask_servers import DaskServers, carriers
 from waiting import eventually
 
 
@@ -38,7 +38,7 @@ def test_a_cluster_that_is_started_for_the_launch_does_what_this_machine_would_a
 
 @pytest.mark.parametrize("way", ["address", "scheduler file"])
 def test_a_cluster_that_is_there_does_what_this_machine_would_and_is_left_as_it_was(
-    cluster: Servers, here: JobFolder, tmp_path: Path, way: str
+    cluster: DaskServers, here: JobFolder, tmp_path: Path, way: str
 ) -> None:
     job = make_job(tmp_path / "job")
     on = cluster.on if way == "address" else f"dask:{cluster.file}"
@@ -70,7 +70,7 @@ def test_a_deployer_of_dask_makes_the_cluster_and_workers_come_as_they_are_wante
 
 
 def test_items_run_only_where_the_resources_are_that_they_need(
-    begin: Begin, cluster: Servers, here: JobFolder, tmp_path: Path
+    begin: Begin, cluster: DaskServers, here: JobFolder, tmp_path: Path
 ) -> None:
     engine = f'[engine]\non = "{cluster.on}"\nresources = {{ gpu = 1 }}\n'
     job = make_job(tmp_path / "job", more=f"[run]\nconcurrency = 4\n{engine}")

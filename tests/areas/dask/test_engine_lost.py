@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from areas.dask.conftest import Begin, finish, make_job
-from areas.dask.servers import serve_dask
+from cluster.dask_servers import serve_dask
 from waiting import PATIENCE_SECONDS, eventually
 
 

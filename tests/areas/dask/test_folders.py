@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from areas.dask.conftest import Begin, JobFolder, finish, make_job
-from areas.dask.servers import Servers, serve_dask
+from cluster.dask_servers import DaskServers, serve_dask
 from needs import require_program, require_root
 from waiting import eventually
 
@@ -45,7 +45,7 @@ def job(tmp_path: Path) -> JobFolder:
 
 
 @pytest.fixture
-def servers(job: JobFolder) -> Iterator[Servers]:
+def servers(job: JobFolder) -> Iterator[DaskServers]:
     """Without a worker."""
     require_root()
     require_program("unshare", "mount")
@@ -68,7 +68,7 @@ def make_files_job(folder: Path) -> JobFolder:
     return job
 
 
-def start_blind_worker(servers: Servers, name: str, job: JobFolder) -> None:
+def start_blind_worker(servers: DaskServers, name: str, job: JobFolder) -> None:
     hiding = ("unshare", "--mount", "--propagation", "private", "sh", "-c", HIDING, str(job.folder))
     servers.start_worker(name, threads=1, prefix=hiding)
 
@@ -88,7 +88,7 @@ def run_here(tmp_path: Path) -> JobFolder:
 
 
 def test_results_files_and_logs_are_those_of_a_run_on_this_machine(
-    servers: Servers, job: JobFolder, tmp_path: Path
+    servers: DaskServers, job: JobFolder, tmp_path: Path
 ) -> None:
     start_blind_worker(servers, "blind", job)
     here = run_here(tmp_path)
@@ -104,7 +104,7 @@ def test_results_files_and_logs_are_those_of_a_run_on_this_machine(
 
 
 def test_what_an_item_keeps_between_its_steps_outlives_the_worker(
-    begin: Begin, servers: Servers, job: JobFolder, tmp_path: Path
+    begin: Begin, servers: DaskServers, job: JobFolder, tmp_path: Path
 ) -> None:
     shared = tmp_path / "job-shared"
     (shared / "hold").touch()

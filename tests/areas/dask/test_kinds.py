@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from areas.dask.conftest import make_job
-from areas.dask.servers import Servers
+from cluster.dask_servers import DaskServers
 from llm.server import serve
 from needs import require_module
 
@@ -30,7 +30,7 @@ CARRYING = """
     """
 
 
-def test_a_prompt_is_asked_by_the_workers(cluster: Servers, tmp_path: Path) -> None:
+def test_a_prompt_is_asked_by_the_workers(cluster: DaskServers, tmp_path: Path) -> None:
     require_module("pydantic_ai", "openai", extra="llm")
     with serve() as llm:
         head = f"""
@@ -46,7 +46,7 @@ def test_a_prompt_is_asked_by_the_workers(cluster: Servers, tmp_path: Path) -> N
         assert {asked.authorization for asked in llm.asked} == {"Bearer sk-of-the-runner"} and len(llm.asked) == 3
 
 
-def test_a_program_that_serves_is_started_once_a_slot(cluster: Servers, tmp_path: Path) -> None:
+def test_a_program_that_serves_is_started_once_a_slot(cluster: DaskServers, tmp_path: Path) -> None:
     head = 'command = ["python", "agent.py"]\nserve = true'
     job = make_job(tmp_path / "job", agent=SERVED, head=head, items=10)
     ended = job.run("start", "job.toml", "--on", cluster.on, "-j", "2")
@@ -55,7 +55,7 @@ def test_a_program_that_serves_is_started_once_a_slot(cluster: Servers, tmp_path
     assert len(job.lines("served")) == 10 and len(set(job.lines("served"))) <= 2
 
 
-def test_a_question_parks_the_item_and_its_answer_arrives(cluster: Servers, tmp_path: Path) -> None:
+def test_a_question_parks_the_item_and_its_answer_arrives(cluster: DaskServers, tmp_path: Path) -> None:
     job = make_job(tmp_path / "job", agent=ASKING, items=2)
     ended = job.run("start", "job.toml", "--on", cluster.on)
     assert ended.returncode == 3, ended.stderr
@@ -69,7 +69,7 @@ def test_a_question_parks_the_item_and_its_answer_arrives(cluster: Servers, tmp_
     ]
 
 
-def test_a_carry_goes_from_item_to_item(cluster: Servers, tmp_path: Path) -> None:
+def test_a_carry_goes_from_item_to_item(cluster: DaskServers, tmp_path: Path) -> None:
     head = 'agent = "agent.py:agent"\ncarry = true'
     job = make_job(tmp_path / "job", agent=CARRYING, head=head, items=5, more="[run]\nconcurrency = 1\n")
     ended = job.run("start", "job.toml", "--on", cluster.on)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from areas.dask.conftest import Begin, finish, make_job
-from areas.dask.servers import Servers, carriers, serve_dask
+from cluster.dask_servers import DaskServers, carriers, serve_dask
 from waiting import eventually
 
 HOLDING = """
@@ -104,7 +104,7 @@ def test_an_interrupt_stops_within_grace_leaves_nothing_running_and_a_resume_com
     assert len(job.ran()) == 10
 
 
-def test_items_in_flight_may_finish_after_an_interrupt(begin: Begin, cluster: Servers, tmp_path: Path) -> None:
+def test_items_in_flight_may_finish_after_an_interrupt(begin: Begin, cluster: DaskServers, tmp_path: Path) -> None:
     job = make_job(tmp_path / "job")
     (job / "hold").touch()
     launch = begin("start", "job.toml", "--on", cluster.on, "-j", "2", "--grace", "10m", cwd=job.folder)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from areas.dask.conftest import Begin, finish, make_job
-from areas.dask.servers import serve_dask
+from cluster.dask_servers import serve_dask
 from waiting import eventually
 
 SECRETS = {"FROM_FILE": "canary-of-the-file-4711", "FROM_OUTSIDE": "canary-from-outside-0815"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from areas.dask.conftest import make_job
-from areas.dask.servers import serve_dask
+from cluster.dask_servers import serve_dask
 
 WITHOUT = """
 import os, sys

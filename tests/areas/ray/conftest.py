@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from areas.ray.network import Network
-from cluster.kills import AGENT
+from cluster.network import Network
 from needs import require_linux, require_module, require_program, require_root
 
 require_linux()
@@ -19,37 +18,9 @@ require_root()
 require_program("ip", "nsenter", "unshare")
 require_module("ray", extra="ray")
 
-STEPS = ("one", "two", "three")
 TEXTS = [*(f"item {n}" for n in range(11)), "0123456789" * 30_000]
 """The last is more than Ray would send with a call."""
 SECRET = "correct-horse-battery-staple"
-
-
-class EvidentJob:
-    """A job whose agent notes what must not happen: an item that is alive twice, a finished step that is run again."""
-
-    def __init__(self, folder: Path, *, items: int) -> None:
-        self.folder = folder
-        self._items = items
-        for name in ("locks", "finished"):
-            (folder / name).mkdir(parents=True)
-        (folder / "agent.py").write_text(AGENT)
-        lines = [json.dumps({"id": f"item-{n:04}", "n": n}) for n in range(items)]
-        (folder / "items.jsonl").write_text("\n".join(lines) + "\n")
-        (folder / "job.toml").write_text(
-            'agent = "agent.py:agent"\noutput = "results.jsonl"\n[items]\njsonl = "items.jsonl"\nkey = "id"\n'
-            '[run]\nconcurrency = 2\ncrash_limit = 0\n[engine]\non = "ray"\nlease = "4s"\n'
-        )
-
-    def has_settled(self, count: int) -> bool:
-        path = self.folder / "settled"
-        return path.exists() and len(path.read_text().splitlines()) >= count
-
-    def check(self) -> None:
-        faults = self.folder / "faults"
-        assert not faults.exists(), faults.read_text()
-        outputs = [json.loads(line)["output"] for line in (self.folder / "results.jsonl").read_text().splitlines()]
-        assert outputs == [[f"{n} {step}" for step in STEPS] for n in range(self._items)]
 
 
 class SecretJob:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from areas.ray.conftest import SECRET, SecretJob, files_with
-from areas.ray.network import Network, finish
+from cluster.network import Network, finish
 from needs import require_module
 from waiting import eventually
 

@@ -10,7 +10,7 @@ import pytest
 
 from agentrun.executors.cluster.ray_engine import RayEngine
 from agentrun.job.engine import EngineSpec
-from areas.ray.network import Network, finish
+from cluster.network import Network, finish
 
 ASK = """
 import asyncio, json

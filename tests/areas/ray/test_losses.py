@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from areas.ray.conftest import EvidentJob
-from areas.ray.network import Network, finish
+from cluster.evidence import EvidentJob
+from cluster.network import Network, finish
 from waiting import eventually
 
 IMPATIENT = """
@@ -23,7 +23,7 @@ SLOT = "ray::Slot"
 
 
 def test_a_slot_that_is_killed_and_then_the_runner_cost_no_finished_step(network: Network, tmp_path: Path) -> None:
-    job = EvidentJob(tmp_path / "job", items=120)
+    job = EvidentJob(tmp_path / "job", on="ray", items=120, concurrency=2)
     network.start_head()
     on = ("--on", "ray:127.0.0.1:6379")
     launch = network.agentrun("start", "job.toml", *on, cwd=job.folder)
@@ -39,7 +39,7 @@ def test_a_slot_that_is_killed_and_then_the_runner_cost_no_finished_step(network
 
 
 def test_with_a_runner_that_is_killed_ends_the_ray_that_it_started(network: Network, tmp_path: Path) -> None:
-    job = EvidentJob(tmp_path / "job", items=40)
+    job = EvidentJob(tmp_path / "job", on="ray", items=40, concurrency=2)
     launch = network.agentrun("start", "job.toml", cwd=job.folder)
     eventually(lambda: job.has_settled(5), "five items are settled", alive=launch)
     launch.kill()
@@ -54,14 +54,14 @@ def test_with_a_runner_that_is_killed_ends_the_ray_that_it_started(network: Netw
 def test_a_cluster_that_dies_ends_the_launch_as_one_to_be_resumed_later(
     network: Network, tmp_path: Path, dead: str
 ) -> None:
-    job = EvidentJob(tmp_path / "job", items=2000)
+    job = EvidentJob(tmp_path / "job", on="ray", items=2000, concurrency=2)
     # How long Ray's own processes wait for a server that is gone; it would be a minute.
     soon = {"RAY_gcs_rpc_server_reconnect_timeout_s": "4"}
     network.start_head(**soon)
     command = (sys.executable, "-c", IMPATIENT, "start", "job.toml", "--on", "ray:127.0.0.1:6379")
-    launch = network.start(*command, cwd=job.folder, **soon)
+    launch = network.start(*command, cwd=job.folder, environ=soon)
     eventually(lambda: job.has_settled(4), "four items are settled", alive=launch)
     network.kill(dead)
     told = finish(launch, code=75)
     assert "ray:127.0.0.1:6379 does not answer any more" in told
-    assert not (job.folder / "faults").exists()
+    job.check_faults()

@@ -1,4 +1,4 @@
-"""A network namespace for Ray, which listens on more than loopback: nobody else is there, and it leads nowhere.
+"""A network namespace, such as Ray needs, which listens on more than loopback: nobody else is there.
 
 Everything in it ends with the block, and nothing is written outside a folder of its own.
 """
@@ -11,9 +11,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from cli.conftest import COMMAND, environment
 from waiting import PATIENCE_SECONDS, eventually
@@ -21,16 +22,14 @@ from waiting import PATIENCE_SECONDS, eventually
 RAY = str(Path(sys.executable).parent / "ray")
 ADDRESS = "10.1.2.3"
 """Ray believes to be on a machine with a network: it looks up which address leads to the outside."""
-_SET_UP = f"""
-ip link set lo up && ip addr add {ADDRESS}/32 dev lo && ip route add default dev lo src {ADDRESS} &&
-echo up && exec sleep infinity
-"""
+ALONE = f"ip link set lo up && ip addr add {ADDRESS}/32 dev lo && ip route add default dev lo src {ADDRESS}"
 
 
 class Network:
-    """A namespace with loopback and one further address."""
+    """A namespace that the commands `set_up` have made usable: with loopback and one further address, or else."""
 
-    def __init__(self) -> None:
+    def __init__(self, set_up: str = ALONE) -> None:
+        self._set_up = set_up
         # Short: the paths of Ray's sockets are in it.
         self.folder = Path(tempfile.mkdtemp(prefix="n-", dir="/tmp"))
         self.home, self.tmp, self.sessions = (self.folder / name for name in ("home", "tmp", "ray"))
@@ -39,11 +38,24 @@ class Network:
         self._keeper: subprocess.Popen[str]
 
     def __enter__(self) -> Network:
-        command = ["unshare", "--net", "sh", "-c", _SET_UP]
+        command = ["unshare", "--net", "sh", "-c", f"{self._set_up} && echo up && exec sleep infinity"]
         self._keeper = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._keeper.stdout is not None
-        assert self._keeper.stdout.readline() == "up\n", "the network namespace could not be set up"
+        if self._keeper.stdout.readline() != "up\n":
+            self._keeper.communicate()
+            shutil.rmtree(self.folder)
+            raise AssertionError("the network namespace could not be set up: this needs root, with CAP_SYS_ADMIN")
         return self
+
+    @property
+    def keeper(self) -> int:
+        """A process that is in it as long as it exists."""
+        return self._keeper.pid
+
+    @property
+    def entering(self) -> tuple[str, ...]:
+        """The beginning of a command line that is run in it."""
+        return ("nsenter", f"--net=/proc/{self.keeper}/ns/net")
 
     def __exit__(self, *exc: object) -> None:
         eventually(lambda: not self._kill_all(), "everything in the network namespace has ended")
@@ -58,21 +70,35 @@ class Network:
                 os.kill(pid, signal.SIGKILL)
         return found
 
-    def start(self, *command: str, cwd: Path | None = None, **environ: str) -> subprocess.Popen[str]:
-        """The process is that of the command itself."""
+    def start(
+        self,
+        *command: str,
+        cwd: Path | None = None,
+        log: IO[str] | int = subprocess.PIPE,
+        environ: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[str]:
+        """The process is that of the command itself. Its output goes to `log`, if one is given."""
         kept = {name: value for name, value in environment().items() if not name.startswith("RAY_")}
         return subprocess.Popen(
-            ["nsenter", f"--net=/proc/{self._keeper.pid}/ns/net", *command],
+            [*self.entering, *command],
             cwd=cwd or self.folder,
-            env={**kept, "HOME": str(self.home), "TMPDIR": str(self.tmp), "RAY_TMPDIR": str(self.tmp), **environ},
+            env={
+                **kept,
+                "HOME": str(self.home),
+                "TMPDIR": str(self.tmp),
+                "RAY_TMPDIR": str(self.tmp),
+                **(environ or {}),
+            },
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
             text=True,
         )
 
-    def agentrun(self, *arguments: str, cwd: Path, **environ: str) -> subprocess.Popen[str]:
-        return self.start(COMMAND, *arguments, cwd=cwd, **environ)
+    def agentrun(
+        self, *arguments: str, cwd: Path, log: IO[str] | int = subprocess.PIPE, **environ: str
+    ) -> subprocess.Popen[str]:
+        return self.start(COMMAND, *arguments, cwd=cwd, log=log, environ=environ)
 
     def start_head(self, *options: str, **environ: str) -> None:
         """A Ray of two CPUs on loopback. Its session is in `sessions`."""
@@ -80,8 +106,7 @@ class Network:
             *(RAY, "start", "--head", "--node-ip-address", "127.0.0.1", "--port", "6379", "--num-cpus", "2"),
             *("--include-dashboard", "false", "--disable-usage-stats"),
             *("--object-store-memory", str(100 << 20), "--temp-dir", str(self.sessions), *options),
-            cwd=self.folder,
-            **environ,
+            environ=environ,
         )
         finish(started)
 
@@ -89,6 +114,7 @@ class Network:
         """The live processes in the namespace, by their command lines."""
         found = {}
         ours = os.readlink(f"/proc/{self._keeper.pid}/ns/net")
+        assert ours != os.readlink("/proc/self/ns/net"), "this is everybody's network"
         for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
             with suppress(OSError):
                 if pid != self._keeper.pid and os.readlink(f"/proc/{pid}/ns/net") == ours:
