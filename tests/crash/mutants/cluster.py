@@ -63,6 +63,13 @@ MUTANTS = [
         (f"{LOSSES}::test_a_launch_ends_what_an_earlier_one_left_before_it_begins",),
     ),
     Mutant(
+        "a host's programs without the mark of the launch that started the cluster",
+        "Relay.open",
+        "join_marker(environ, (LAUNCH_VARIABLE, mark))",
+        "f'{self._mark}:{self._own_mark}'",
+        (f"{LOSSES}::test_what_a_host_starts_carries_the_marks_of_the_launches_around_it",),
+    ),
+    Mutant(
         "machines that do not answer are not waited for",
         "ClusterExecutor._fence",
         "set(use.hosts) - answered",

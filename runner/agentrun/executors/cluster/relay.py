@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from agentrun.system.guardian import ATTEMPT_VARIABLE, LAUNCH_VARIABLE, birth, end_tree
+from agentrun.system.guardian import ATTEMPT_VARIABLE, LAUNCH_VARIABLE, birth, end_tree, join_marker
 
 CLOSE_SECONDS = 15.0
 """How long a host whose connection has ended may take to exit."""
@@ -42,8 +42,10 @@ class Relay:
         ours, theirs = socket.socketpair()
         self._scratch = tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}{self._mark}-")
         environ = {name: value for name, value in os.environ.items() if name != ATTEMPT_VARIABLE}
-        # Two marks: by the run's, the next launch finds it; by its own, we do.
-        environ[LAUNCH_VARIABLE] = f"{self._mark}:{self._own_mark}"
+        # Two marks: by the run's, the next launch finds it; by its own, we do. Beside those that are there: with a cluster
+        # that the launch started, the launch's guardian also kills the host's, so it must find all that the host starts.
+        for mark in (self._mark, self._own_mark):
+            environ[LAUNCH_VARIABLE] = join_marker(environ, (LAUNCH_VARIABLE, mark))
         arguments = [str(theirs.fileno()), self._own_mark, str(self._lease_seconds), self._scratch]
         try:
             self._process = subprocess.Popen(

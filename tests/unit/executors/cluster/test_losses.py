@@ -22,6 +22,7 @@ from agentrun.executors.cluster.frames import Cutter, make_frame
 from agentrun.executors.cluster.lease import MARGIN_SECONDS
 from agentrun.executors.cluster.link import HostLink, Welcome
 from agentrun.executors.cluster.port import Broken
+from agentrun.system.guardian import LAUNCH_VARIABLE
 from cluster.here import HereEngine, HereTube
 from unit.executors.cluster.conftest import LEASE_SECONDS, Cluster, ClusterBench, written
 
@@ -205,6 +206,23 @@ def test_a_stop_while_machines_are_waited_for_leaves_them_named(cluster: Cluster
             await starting
             assert made.use.hosts == ["another machine"] and not made.executor.is_alone
             assert (await made.executor.run(cluster.attempt(), cluster.bench.channel)).kind == "cancelled"
+
+    cluster.run(scenario())
+
+
+def test_what_a_host_starts_carries_the_marks_of_the_launches_around_it(
+    cluster: ClusterBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the launch started the cluster, too, its guardian kills the guardian of a host, as a descendant of what
+    carries its mark. A program that an agent begins at that moment is then found by nobody, unless it carries that mark
+    itself."""
+    monkeypatch.setenv(LAUNCH_VARIABLE, "outermost:launch")
+
+    async def scenario() -> None:
+        async with cluster.cluster("import os\ndef agent(item): return os.environ['AGENTRUN_LAUNCH']") as made:
+            outcome = await made.executor.run(cluster.attempt(), cluster.bench.channel)
+            marks = cluster.output(outcome).split(":")
+            assert marks[:3] == ["outermost", "launch", made.use.mark]
 
     cluster.run(scenario())
 
