@@ -42,8 +42,8 @@ class Relay:
         ours, theirs = socket.socketpair()
         self._scratch = tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}{self._mark}-")
         environ = {name: value for name, value in os.environ.items() if name != ATTEMPT_VARIABLE}
-        # Two marks: by the run's, the next launch finds it; by its own, we do. Beside those that are there: with a cluster
-        # that the launch started, the launch's guardian also kills the host's, so it must find all that the host starts.
+        # Two more marks: by the run's, the next launch finds it; by its own, we do. If the launch started the cluster,
+        # its guardian kills the host's, too, and then must itself find all that the host has started.
         for mark in (self._mark, self._own_mark):
             environ[LAUNCH_VARIABLE] = join_marker(environ, (LAUNCH_VARIABLE, mark))
         arguments = [str(theirs.fileno()), self._own_mark, str(self._lease_seconds), self._scratch]
