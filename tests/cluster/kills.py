@@ -26,8 +26,7 @@ from agentrun.system.guardian import list_processes
 from cli.conftest import COMMAND, environment
 from cluster.dask_servers import DaskServers
 from cluster.evidence import EvidentJob
-from cluster.network import Network
-from needs import find_program
+from cluster.network import Network, check_networks
 from waiting import eventually, happens_before, happens_before_exit
 
 ENGINES = ("dask", "ray")
@@ -217,7 +216,8 @@ def run_killed(seed: int, *, items: int, slot_kills: int, runner_kills: int, on:
 
 def long(chance: random.Random, minutes: float, *, on: str = "dask", least: int = 20) -> tuple[int, int]:
     """For the long tests: how many runs there were, and how many failed; at least so many."""
-    check_can_run(on)
+    if on == "ray":
+        check_networks()
     tried = failed = 0
     until = time.monotonic() + minutes * 60
     while tried < least or time.monotonic() < until:
@@ -231,14 +231,6 @@ def long(chance: random.Random, minutes: float, *, on: str = "dask", least: int 
     return tried, failed
 
 
-def check_can_run(on: str) -> None:
-    """AssertionError if this machine cannot run it: Ray needs a network namespace of its own."""
-    if on == "ray":
-        assert os.geteuid() == 0, "Ray is tested in a network namespace, which needs root; run it as root"
-        missing = [name for name in ("ip", "nsenter", "unshare") if not find_program(name)]
-        assert not missing, f"there is no program {missing[0]}; get it with: make system"
-
-
 def main(given: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--on", choices=ENGINES, default="dask")
@@ -248,7 +240,8 @@ def main(given: list[str] | None = None) -> None:
     parser.add_argument("--slots", type=int, default=5, help="how many kills of slots there are in a run")
     parser.add_argument("--runners", type=int, default=3, help="how many kills of runners")
     asked: Any = parser.parse_args(given)
-    check_can_run(asked.on)
+    if asked.on == "ray":
+        check_networks()
     failed = 0
     for seed in range(asked.seed, asked.seed + asked.runs):
         began = time.monotonic()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from cli.conftest import COMMAND, environment
+from needs import find_program
 from waiting import PATIENCE_SECONDS, eventually
 
 RAY = str(Path(sys.executable).parent / "ray")
@@ -136,6 +137,13 @@ class Network:
         tables = [Path(f"/proc/{self._keeper.pid}/net/{name}").read_text() for name in ("tcp", "tcp6")]
         rows = [line.split() for table in tables for line in table.splitlines()[1:]]
         return {row[1].partition(":")[0] for row in rows if row[3] == "0A"}
+
+
+def check_networks() -> None:
+    """AssertionError if this machine cannot have network namespaces: for programs that are no tests."""
+    assert os.geteuid() == 0, "network namespaces need root; run it as root"
+    missing = [name for name in ("ip", "nsenter", "unshare") if not find_program(name)]
+    assert not missing, f"there is no program {missing[0]}; get it with: make system"
 
 
 def finish(process: subprocess.Popen[str], *, code: int = 0) -> str:

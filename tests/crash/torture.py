@@ -3,10 +3,9 @@
     PYTHONPATH=tests python -m crash.torture --seed 7 --minutes 60 [--only kills,states]
 
 The time is shared evenly; `steps` takes as long as its first 300 kills of each kind of agent take, `frameworks` as long
-as 20 kills of each framework's agent, `graphs` as 20 kills of a graph that asks, `clusters` as 20 runs. It prints the
-seed, how often each
-thing was tried, and what that proves: if nothing was found in n independent tries, the chance of it is below 3/n, with
-95 % confidence.
+as 20 kills of each framework's agent, `graphs` as 20 kills of a graph that asks, `dask` as 20 runs with kills on a
+cluster, `ray` as 5 of them. It prints the seed, how often each thing was tried, and what that proves: if nothing was
+found in n independent tries, the chance of it is below 3/n, with 95 % confidence.
 """
 
 from __future__ import annotations
@@ -18,11 +17,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from areas.frameworks import test_kills as frameworks_killed
 from areas.frameworks import test_langgraph as graphs_killed
 from areas.stores import test_kills as stores_killed
 from cluster import kills as cluster_kills
+from cluster import partitions
 from crash import (
     repairing,
     test_blocks,
@@ -194,7 +195,9 @@ TESTS: dict[str, Callable[[int, float], Iterator[int]]] = {
     "command": _of_processes(test_kill_command.LONG["kill -9 of the real command"]),
     "frameworks": _of_processes(frameworks_killed.LONG["frameworks"]),
     "graphs": _of_processes(graphs_killed.LONG["graphs that ask"]),
-    "clusters": _of_processes(cluster_kills.long),
+    "dask": _of_processes(cluster_kills.long),
+    "ray": _of_processes(partial(cluster_kills.long, on="ray", least=5)),
+    "partitions": _of_processes(partitions.long),
     "stores": _of_processes(stores_killed.LONG["kill -9 of the real command, in other stores"]),
     "full-disk": _of_processes(test_full_disk.LONG["full disk"]),
     "ext4": _of_processes(test_power_cut.LONG["power cut, ext4"]),
