@@ -37,7 +37,8 @@ from agentrun.checkpoint.summary import Summary
 from agentrun.events import Began, Event, Settled
 from agentrun.executors.cluster.executor import ClusterExecutor
 from agentrun.executors.cluster.fence import facts
-from agentrun.executors.cluster.frames import Cutter, make_frame
+from agentrun.executors.cluster.frames import make_frame
+from agentrun.executors.cluster.lanes import URGENT, Incoming, Outgoing
 from agentrun.executors.cluster.lease import PINGS_PER_LEASE
 from agentrun.executors.cluster.port import HostSpec
 from agentrun.executors.port import Setting
@@ -67,26 +68,35 @@ class PlayedHost:
         self.where = f"tcp://10.0.{number // 250}.{number % 250 + 1}:{40000 + number}"
         self.free_at = 0.0
         self._cluster = cluster
-        self._cutter = Cutter()
+        self._incoming, self._outgoing = Incoming(), Outgoing()
         self._said: asyncio.Queue[bytes] = asyncio.Queue()
         self._facts = facts() | {"place": f"{number:08x}-5f0e-4c3b-9d2a-7b1c6e4f8a90/4026531836"}
 
     def say(self, kind: str, parts: Mapping[str, bytes] | None = None, /, **fields: Any) -> None:
         self._cluster.heard += 1
-        self._said.put_nowait(make_frame(kind, parts, **fields))
+        self._put(make_frame(kind, parts, **fields), is_urgent=kind in URGENT)
+
+    def _put(self, frame: bytes, *, is_urgent: bool) -> None:
+        self._outgoing.put(frame, is_urgent=is_urgent)
+        while data := self._outgoing.take():
+            self._said.put_nowait(data)
 
     def come_up(self) -> None:
         self.say("up", facts=self._facts)
 
     async def send(self, data: bytes) -> None:
-        for frame in self._cutter.feed(data):
+        for frame in self._incoming.feed(data):
             self._cluster.sent += 1
             if frame.type == "attempt":
                 self._cluster.begin(self, frame.value["id"], frame.value["attempt"]["item"]["data"])
             elif frame.type == "hello":
                 self.say("ready", sees_folder=self._cluster.sees_folder)
+            elif frame.type == "taken":
+                self._outgoing.acknowledge(frame.value["size"])
             elif frame.type == "close":
                 self._said.put_nowait(b"")
+        if acknowledgement := self._incoming.acknowledgement():
+            self._put(acknowledgement, is_urgent=True)
 
     async def receive(self) -> bytes:
         return await self._said.get()

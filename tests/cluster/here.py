@@ -6,15 +6,26 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from agentrun.executors.cluster.frames import Cutter
+from agentrun.executors.cluster.frames import make_frame
+from agentrun.executors.cluster.lanes import URGENT, Incoming, Outgoing
 from agentrun.executors.cluster.port import Broken, HostSpec
 from agentrun.executors.cluster.relay import Relay
 
 
-class HereTube:
-    """The way to one host. `cut` breaks it; `hold` keeps what the runner sends on its way."""
+def on_lanes(kind: str, parts: Mapping[str, bytes] | None = None, /, **fields: Any) -> bytes:
+    """A frame, as it crosses a tube; not a large one."""
+    outgoing = Outgoing()
+    outgoing.put(make_frame(kind, parts, **fields), is_urgent=kind in URGENT)
+    return b"".join(iter(outgoing.take, b""))
 
-    def __init__(self, relay: Relay, where: str, slots: int) -> None:
+
+class HereTube:
+    """The way to one host. `cut` breaks it; `hold` keeps what the runner sends on its way.
+
+    A slow one takes what it is given at once, as Dask does, and brings it at so many bytes a second, each way.
+    """
+
+    def __init__(self, relay: Relay, where: str, slots: int, *, bytes_per_second: float = 0.0) -> None:
         self.relay = relay
         self.where = where
         self.slots = slots
@@ -24,6 +35,10 @@ class HereTube:
         self.has_ended = asyncio.Event()
         self.sent: list[str] = []
         """The types of the frames that the runner has sent."""
+        self._incoming = Incoming()
+        self._bytes_per_second = bytes_per_second
+        self._down_at = 0.0
+        """When the slow line has brought what it was given so far."""
 
     @property
     def pid(self) -> int:
@@ -41,9 +56,18 @@ class HereTube:
 
     async def send(self, data: bytes) -> None:
         await self.passes.wait()
-        self.sent += [frame.type for frame in Cutter().feed(data)]
+        self.sent += [frame.type for frame in self._incoming.feed(data)]
         if not self.is_cut.is_set():
+            await self._bring(data)
+
+    async def _bring(self, data: bytes) -> None:
+        if not self._bytes_per_second:
             await self.relay.send(data)
+            return
+        loop = asyncio.get_running_loop()
+        self._down_at = max(loop.time(), self._down_at) + len(data) / self._bytes_per_second
+        # In order: tasks that are due at the same moment begin in the order in which they were made.
+        loop.call_at(self._down_at, lambda: asyncio.ensure_future(self.relay.send(data)))
 
     async def receive(self) -> bytes:
         receiving = asyncio.ensure_future(self.relay.receive())
@@ -59,6 +83,8 @@ class HereTube:
                 receiving.cancel()
         if not piece:
             self.has_ended.set()
+        elif self._bytes_per_second:
+            await asyncio.sleep(len(piece) / self._bytes_per_second)
         return piece
 
     async def close(self) -> None:
@@ -70,8 +96,8 @@ class HereEngine:
 
     name = "here"
 
-    def __init__(self, *, hosts: int = 1, slots: int = 1) -> None:
-        self._hosts, self.slots = hosts, slots
+    def __init__(self, *, hosts: int = 1, slots: int = 1, bytes_per_second: float = 0.0) -> None:
+        self._hosts, self.slots, self._bytes_per_second = hosts, slots, bytes_per_second
         self.tubes_so_far: list[HereTube] = []
         self.is_alive = True
         self.is_silent = False
@@ -111,7 +137,8 @@ class HereEngine:
             await self.given.wait()
             relay = Relay(spec.as_json())
             await relay.open()
-            tube = HereTube(relay, f"worker-{len(self.tubes_so_far)}", self.slots)
+            where = f"worker-{len(self.tubes_so_far)}"
+            tube = HereTube(relay, where, self.slots, bytes_per_second=self._bytes_per_second)
             self.tubes_so_far.append(tube)
             queue.put_nowait(tube)
             await tube.has_ended.wait()

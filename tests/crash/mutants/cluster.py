@@ -70,6 +70,20 @@ MUTANTS = [
         (f"{LOSSES}::test_what_a_host_starts_carries_the_marks_of_the_launches_around_it",),
     ),
     Mutant(
+        "a pong waits behind a large frame",
+        "HostLink.send",
+        "kind in URGENT",
+        "False",
+        (f"{LOSSES}::test_a_lease_lasts_while_a_slow_line_brings_more_than_it_can_in_that_time",),
+    ),
+    Mutant(
+        "a large frame is put on its way as a whole",
+        "Outgoing.__init__",
+        "self._room = WINDOW_BYTES",
+        "self._room = 1 << 40",
+        (f"{LOSSES}::test_a_lease_lasts_while_a_slow_line_brings_more_than_it_can_in_that_time",),
+    ),
+    Mutant(
         "machines that do not answer are not waited for",
         "ClusterExecutor._fence",
         "set(use.hosts) - answered",

@@ -8,6 +8,7 @@ A frame is a JSON object and, where it has any, its parts: named bytes, such as 
     runner → folder  an archive of it
     host → ready     or refused, with the reason
     host → ping      at any time; runner → pong
+    both ↔ taken     how much has arrived; this and the line above go first (`lanes.py`)
     runner → attempt one attempt, with its id
     host → say       a message of the attempt's channel; runner → answer
     host → log       what the attempt has printed since

@@ -26,9 +26,10 @@ from agentrun.errors import AgentrunError
 from agentrun.executors.choice import open_executor
 from agentrun.executors.cluster.archive import unpack_folder
 from agentrun.executors.cluster.fence import facts
-from agentrun.executors.cluster.frames import Cutter, HostFrame, make_frame
+from agentrun.executors.cluster.frames import HostFrame, make_frame
 from agentrun.executors.cluster.hello import read_hello, sees_folder
 from agentrun.executors.cluster.hosted import HostedAttempt
+from agentrun.executors.cluster.lanes import URGENT, Incoming, Outgoing
 from agentrun.executors.cluster.lease import HostLease
 from agentrun.executors.port import Executor
 from agentrun.executors.prints import capture_prints
@@ -41,14 +42,16 @@ READ_BYTES = 1 << 20
 
 
 class Host:
-    """The loop's part; `keep_lease` is the thread's."""
+    """The loop's part; `keep_lease` and `write` are those of a thread each."""
 
     def __init__(self, connection: socket.socket, mark: str, lease_seconds: float, scratch: Path) -> None:
         self._connection = connection
         self._scratch = scratch
         self._lease = HostLease(lease_seconds, now=boot_clock())
         self._guardian = Guardian.start(None, mark, deadline=self._lease.deadline, scratch=str(scratch))
-        self._write_lock = threading.Lock()
+        self._outgoing = Outgoing()
+        self._may_send = threading.Condition()
+        self._is_writing = False
         self._attempts: dict[str, HostedAttempt] = {}
         self._queue: deque[HostedAttempt] = deque()
         """Attempts that were sent ahead, and begin when a slot is free."""
@@ -68,7 +71,8 @@ class Host:
         self._loop = asyncio.get_running_loop()
         self._closing, self._folder = self._loop.create_future(), self._loop.create_future()
         keep_exit_codes()
-        threading.Thread(target=self.keep_lease, name="agentrun-lease", daemon=True).start()
+        for part in (self.keep_lease, self.write):
+            threading.Thread(target=part, name=f"agentrun-{part.__name__}", daemon=True).start()
         watching = [asyncio.ensure_future(self._guardian.watch()), asyncio.ensure_future(self._report_logs())]
         with capture_prints(), ending_children_of(self._loop):
             try:
@@ -83,22 +87,42 @@ class Host:
                 await asyncio.gather(*attempts, return_exceptions=True)
                 if self._executor is not None:
                     await self._executor.close()
+                await asyncio.to_thread(self._flush)
                 self._guardian.close()
 
     def send(self, kind: str, parts: Mapping[str, bytes] | None = None, /, **fields: Any) -> None:
         """From any thread."""
-        data = make_frame(kind, parts, **fields)
-        try:
-            with self._write_lock:
-                self._connection.sendall(data)
-        except OSError:
-            leave()
+        self._put(make_frame(kind, parts, **fields), is_urgent=kind in URGENT)
 
-    # ---- the thread
+    def _put(self, frame: bytes, *, is_urgent: bool) -> None:
+        with self._may_send:
+            self._outgoing.put(frame, is_urgent=is_urgent)
+            self._may_send.notify_all()
+
+    def _flush(self) -> None:
+        """Return when everything has been sent. If nobody takes it, the lease ends the process."""
+        with self._may_send:
+            self._may_send.wait_for(lambda: self._outgoing.is_empty and not self._is_writing)
+
+    # ---- the threads
+
+    def write(self) -> None:
+        """Send what there is to send, as far as the other side takes it."""
+        while True:
+            with self._may_send:
+                self._is_writing = False
+                while not (data := self._outgoing.take()):
+                    self._may_send.notify_all()
+                    self._may_send.wait()
+                self._is_writing = True
+            try:
+                self._connection.sendall(data)
+            except OSError:
+                leave()
 
     def keep_lease(self) -> None:
         """Read frames, ping, and end the process when its lease is over or nobody is there any more."""
-        cutter = Cutter()
+        incoming = Incoming()
         poll = select.poll()
         poll.register(self._connection, select.POLLIN)
         while not self._lease.is_over(now := boot_clock()):
@@ -112,12 +136,18 @@ class Host:
                 break
             if not piece:
                 break
-            for frame in cutter.feed(piece):
+            for frame in incoming.feed(piece):
                 if frame.type == "pong":
                     if self._lease.pong(frame.value["n"]):
                         self._guardian.renew(self._lease.deadline)
+                elif frame.type == "taken":
+                    with self._may_send:
+                        self._outgoing.acknowledge(frame.value["size"])
+                        self._may_send.notify_all()
                 else:
                     self._loop.call_soon_threadsafe(self._receive, frame)
+            if acknowledgement := incoming.acknowledgement():
+                self._put(acknowledgement, is_urgent=True)
         leave()
 
     # ---- on the loop

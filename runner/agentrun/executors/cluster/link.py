@@ -14,7 +14,8 @@ from agentrun.agents.attempt import Attempt, Channel, Ended, Outcome, call_json
 from agentrun.agents.failure import HOST_LOST, Failure
 from agentrun.agents.messages import Stray
 from agentrun.executors.cluster.archive import WORK_LIMIT_BYTES, TooLarge, pack_folder, unpack_folder
-from agentrun.executors.cluster.frames import Cutter, HostFrame, make_frame
+from agentrun.executors.cluster.frames import HostFrame, make_frame
+from agentrun.executors.cluster.lanes import URGENT, Incoming, Outgoing
 from agentrun.executors.cluster.lease import LeaseView
 from agentrun.executors.cluster.port import Broken, Tube
 from agentrun.executors.prints import empty_log
@@ -67,7 +68,8 @@ class HostLink:
         self._lease = LeaseView(lease_seconds)
         self._lease_seconds = lease_seconds
         self._sent: dict[str, Sent] = {}
-        self._out: asyncio.Queue[bytes] = asyncio.Queue()
+        self._outgoing = Outgoing()
+        self._may_send = asyncio.Event()
         self._is_open = False
         self._is_broken = False
         self.sees_folder = False
@@ -83,7 +85,11 @@ class HostLink:
         return self._is_open and self._lease.is_known and not self._is_broken and not self.gone.done()
 
     def send(self, kind: str, parts: Mapping[str, bytes] | None = None, /, **fields: Any) -> None:
-        self._out.put_nowait(make_frame(kind, parts, **fields))
+        self._put(make_frame(kind, parts, **fields), is_urgent=kind in URGENT)
+
+    def _put(self, frame: bytes, *, is_urgent: bool) -> None:
+        self._outgoing.put(frame, is_urgent=is_urgent)
+        self._may_send.set()
 
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
         """The attempt, there. `lost` with the code `HOST_LOST` when nothing of the host is alive any more."""
@@ -127,21 +133,23 @@ class HostLink:
     async def _write(self) -> None:
         try:
             while True:
-                data = await self._out.get()
-                while not self._out.empty():
-                    data += self._out.get_nowait()
-                await self.tube.send(data)
+                while data := self._outgoing.take():
+                    await self.tube.send(data)
+                self._may_send.clear()
+                await self._may_send.wait()
         except Broken as error:
             self._break(str(error))
 
     async def _read(self) -> None:
-        cutter = Cutter()
+        incoming = Incoming()
         try:
             while piece := await self.tube.receive():
                 if self._is_broken:
                     continue  # nothing that it says counts, and no pong is sent; only its end
-                for frame in cutter.feed(piece):
+                for frame in incoming.feed(piece):
                     self._receive(frame)
+                if acknowledgement := incoming.acknowledgement():
+                    self._put(acknowledgement, is_urgent=True)
         except Broken as error:
             self._break(str(error))
         else:
@@ -187,6 +195,9 @@ class HostLink:
                 self.send("pong", n=value["n"])
                 if self.is_usable and not was_usable:
                     self._welcome.ready(self)
+            case "taken":
+                self._outgoing.acknowledge(value["size"])
+                self._may_send.set()
             case "up":
                 self.place = value["facts"]["place"]
                 if why := self._welcome.check(value["facts"]):

@@ -1,35 +1,27 @@
 """Ray as an engine: a slot is an actor, which starts a host beside it.
 
-What Ray is asked goes by a process of its own (`ray_driver.py`).
-
-Of a Ray that is started for the launch, all ports are on loopback, the token that it asks callers for is a random one
-that no file holds, and its session folder is readable by this user alone and removed at the end. What cannot be
-helped: other processes of this user may find the token, in /proc; and without Linux, or if a later Ray does not know
-the variables below any more, it listens on all interfaces again and keeps the token in ~/.ray.
+What Ray is asked goes by a process of its own (`ray_driver.py`). A Ray that is started for the launch is in
+`ray_local.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import ipaddress
 import os
-import secrets
-import shutil
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from agentrun.errors import LaterError, UsageError
 from agentrun.executors.cluster.frames import Cutter, HostFrame, make_frame
 from agentrun.executors.cluster.port import Broken, HostSpec
+from agentrun.executors.cluster.ray_local import SessionFolder, make_environ, make_options
 
 if TYPE_CHECKING:
     from agentrun.job.engine import EngineSpec
@@ -41,12 +33,8 @@ KNOCK_SECONDS = 10.0
 CONNECT_SECONDS = 30.0
 START_SECONDS = 90.0
 """How long a Ray of our own may take to start: some 6 s, and several times that on a busy machine."""
-CLOSE_SECONDS, REMOVALS = 10.0, 100
+CLOSE_SECONDS = 10.0
 READ_BYTES = 1 << 20
-OBJECT_STORE_BYTES = 128 << 20
-"""Nothing of ours is kept in it. Ray's own choice is a third of the memory."""
-FOLDER_PREFIX = "agentrun-ray-"
-LOCK = "lock"
 
 
 class RayTube:
@@ -99,8 +87,7 @@ class RayEngine:
         self._tubes: dict[int, RayTube] = {}
         self._new: asyncio.Queue[RayTube | UsageError] = asyncio.Queue()
         self._nodes: list[str] = []
-        self._folder: Path | None = None
-        self._lock = -1
+        self._folder = SessionFolder()
         self._environ, self._hidden = self._make_environ()
 
     # ---- the cluster
@@ -109,7 +96,9 @@ class RayEngine:
         spec = self._spec
         if spec.address:
             await self._knock()
-        options = {} if spec.address else self._options()
+        options: dict[str, Any] = {}
+        if not spec.address:
+            options = make_options(spec.options, cpus=self._concurrency, folder=self._folder)
         await self._start_driver()
         try:
             async with asyncio.timeout(CONNECT_SECONDS if spec.address else START_SECONDS):
@@ -131,36 +120,6 @@ class RayEngine:
         except (OSError, TimeoutError, OverflowError) as error:
             raise LaterError(f"{self.name}: no Ray answers there ({_words(error)}); start it, then resume") from error
         writer.close()
-
-    def _options(self) -> dict[str, Any]:
-        options: dict[str, Any] = {
-            "num_cpus": self._concurrency,
-            "include_dashboard": False,
-            "log_to_driver": False,
-            "logging_level": "ERROR",
-            "object_store_memory": OBJECT_STORE_BYTES,
-            "_node_ip_address": "127.0.0.1",
-            **self._spec.options,
-        }
-        if "_temp_dir" not in options:
-            options["_temp_dir"] = str(self._make_folder())
-        return options
-
-    def _make_folder(self) -> Path:
-        """For Ray's session. It is locked as long as this process lives, so that a later launch removes what is left
-        of one that was killed. Not in TMPDIR, which may be long: the paths of sockets may not."""
-        above = Path(os.environ.get("RAY_TMPDIR") or "/tmp")  # noqa: S108
-        for old in above.glob(f"{FOLDER_PREFIX}*"):
-            with suppress(OSError):
-                if old.lstat().st_uid == os.geteuid():
-                    lock = _lock(old)
-                    shutil.rmtree(old, ignore_errors=True)
-                    os.close(lock)
-        made = Path(tempfile.mkdtemp(prefix=f".{FOLDER_PREFIX}", dir=above))
-        # Found under its own name only when it is locked.
-        self._lock = _lock(made, os.O_CREAT)
-        self._folder = made.rename(above / made.name.removeprefix("."))
-        return self._folder
 
     async def _start_driver(self) -> None:
         ours, theirs = socket.socketpair()
@@ -189,14 +148,9 @@ class RayEngine:
     def _make_environ(self) -> tuple[dict[str, str], list[str]]:
         """The variables of the driver, and with a Ray of our own of all its processes; and those of them that are
         hidden from agents, because people have not set them."""
-        environ = dict(os.environ)
+        environ = dict(os.environ) if self._spec.address else make_environ()
         # With `uv run`, Ray would send the whole current folder to the cluster, and with it whatever secrets are there.
         environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
-        if not self._spec.address:
-            # Otherwise Ray puts the machine's own address in the place of 127.0.0.1, and listens on all interfaces.
-            environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-            if not any(name in environ for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")):
-                environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
         of_ray = {"RAY_AUTH_MODE", "RAY_USAGE_STATS_ENABLED"}
         return environ, [] if self._spec.address else sorted((of_ray | environ.keys()) - os.environ.keys())
 
@@ -229,10 +183,7 @@ class RayEngine:
             self._process.wait()
         if self._said is not None:
             self._said.close()
-        if self._folder is not None:
-            await asyncio.to_thread(_remove, self._folder)
-            os.close(self._lock)
-            self._folder = None
+        await asyncio.to_thread(self._folder.remove)
 
     # ---- nodes
 
@@ -328,26 +279,6 @@ class RayEngine:
         lines = self._said.read().decode(errors="replace").split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
         return f" ({last[:300]})" if last else ""
-
-
-def _lock(folder: Path, flags: int = 0) -> int:
-    """OSError if another process has it."""
-    lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | flags, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
-        raise
-    return lock
-
-
-def _remove(folder: Path) -> None:
-    """What Ray's processes write while they end may be in the way of that for a moment."""
-    for _ in range(REMOVALS):
-        shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
-            return
-        time.sleep(CLOSE_SECONDS / REMOVALS)
 
 
 def _error(found: Mapping[str, Any]) -> Exception:

@@ -18,12 +18,12 @@ import pytest
 
 from agentrun.agents.attempt import Outcome
 from agentrun.executors.cluster.fence import facts, fence
-from agentrun.executors.cluster.frames import Cutter, make_frame
+from agentrun.executors.cluster.lanes import Incoming
 from agentrun.executors.cluster.lease import MARGIN_SECONDS
 from agentrun.executors.cluster.link import HostLink, Welcome
 from agentrun.executors.cluster.port import Broken
 from agentrun.system.guardian import LAUNCH_VARIABLE
-from cluster.here import HereEngine, HereTube
+from cluster.here import HereEngine, HereTube, on_lanes
 from unit.executors.cluster.conftest import LEASE_SECONDS, Cluster, ClusterBench, written
 
 HOLDING = """
@@ -162,6 +162,30 @@ def test_an_agent_that_holds_up_the_loop_of_its_host_does_not_end_the_lease(clus
     cluster.run(scenario())
 
 
+def test_a_lease_lasts_while_a_slow_line_brings_more_than_it_can_in_that_time(cluster: ClusterBench) -> None:
+    """The job's folder and the item's files on their way there, and the item's files on their way back."""
+    size = 5 * 1024 * 1024 // 2
+    (cluster.folder / "model.bin").write_bytes(os.urandom(size))
+    source = f"""
+        import os, pathlib
+        def agent(item, ctx):
+            (ctx.dir / "made.bin").write_bytes(os.urandom({size}))
+            return pathlib.Path("model.bin").stat().st_size
+        """
+
+    async def scenario() -> None:
+        engine = HereEngine(bytes_per_second=1024 * 1024)
+        async with cluster.cluster(source, engine=engine, sees_folder=False) as made:
+            attempt, tubes = cluster.attempt(), made.engine.tubes_so_far
+            running = asyncio.ensure_future(made.executor.run(attempt, cluster.bench.channel))
+            await cluster.eventually(lambda: running.done() or len(tubes) > 1, "it is done, or its host is lost")
+            assert running.done(), "its host is lost"
+            assert cluster.output(await running) == size
+            assert (Path(attempt.work) / "dir" / "made.bin").stat().st_size == size
+
+    cluster.run(scenario())
+
+
 def test_a_launch_ends_what_an_earlier_one_left_before_it_begins(cluster: ClusterBench) -> None:
     """The earlier runner is cut off from its host, which is alive and in the middle of an attempt."""
 
@@ -268,12 +292,13 @@ class PlayedTube:
     def __init__(self) -> None:
         self.sent: list[str] = []
         self.said: asyncio.Queue[bytes | Exception] = asyncio.Queue()
+        self._incoming = Incoming()
 
     def say(self, kind: str, **fields: Any) -> None:
-        self.said.put_nowait(make_frame(kind, **fields))
+        self.said.put_nowait(on_lanes(kind, **fields))
 
     async def send(self, data: bytes) -> None:
-        self.sent += [frame.type for frame in Cutter().feed(data)]
+        self.sent += [frame.type for frame in self._incoming.feed(data)]
 
     async def receive(self) -> bytes:
         found = await self.said.get()
