@@ -68,6 +68,15 @@ class Elastic(ABC):
     def is_alone(self) -> bool:
         """Whether nothing of an earlier launch can be alive any more."""
 
+    @property
+    @abstractmethod
+    def places_left(self) -> list[str]:
+        """Where something of this launch may still be alive, although everything has ended that could be ended."""
+
+    @abstractmethod
+    async def connect(self) -> None:
+        """Called once, after `join`, and before anything is written: what is wrong with the cluster is told here."""
+
     @abstractmethod
     def where(self, slot: int) -> str:
         """Where the attempt of this slot of the launch runs; empty if it does not run yet."""

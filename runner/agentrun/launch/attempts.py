@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from os.path import exists, getsize
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentrun.agents.attempt import Attempt, Outcome
-from agentrun.agents.failure import EMPTY, HOST_LOST, Failure, asked_wait, is_overload, is_refusal, judge
+from agentrun.agents.failure import EMPTY, ENGINE_LOST, HOST_LOST, Failure, asked_wait, is_overload, is_refusal, judge
 from agentrun.checkpoint.record import Record, Try
 from agentrun.checkpoint.remembered import Remembered
 from agentrun.errors import AgentrunError
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
     from agentrun.runs.run import Run
 
 BACKOFF_SECONDS, BACKOFF_MOST_SECONDS = 1.0, 60.0
-LOSSES = 5
-"""How often an item is tried again after its machine was lost: a sixth time, the item may be the reason."""
+LOSSES, LOSSES_IN_COMPANY = 5, 3
+"""How often an item is tried again after its machine was lost: a sixth time, the item may be the reason. After the
+third time it is run alone, and last, so that it does not take its neighbours there with it again and again."""
 SHORTAGE_WAITS = 3
 """How often an item waits, longer each time, for what the machine lacks while nothing else is running."""
 
@@ -95,6 +97,8 @@ class Attempts:
         self._numbers: dict[int, tuple[int, int]] = {}
         """By row, of items that were parked or went back in this launch: their generation, and the number of their last
         attempt. No two attempts have the same id."""
+        self._losses: Counter[int] = Counter()
+        """By row: how often its machine was lost in this launch."""
         self._stopping = asyncio.Event()
         self.meters: Meters | None = None
         if job.rate is not None or job.tokens is not None:
@@ -123,7 +127,7 @@ class Attempts:
         """Attempt the item until it is settled, or goes back. Cancelling ends the attempt in flight."""
         run, speed, row = self.run, self.speed, work.row
         tries: list[Try] = []
-        waits, losses, in_turn, taken, end = 0, 0, False, None, None
+        waits, in_turn, taken, end = 0, False, None, None
         generation = run.ledger.generations.get(row, 0)
         work.number = number = self._last_number(row, generation) if self._numbers else 0
         if run.ledger.usages and (before := run.ledger.usages.get(row)) is not None:
@@ -217,9 +221,12 @@ class Attempts:
             if self._waits_for_machine(ended, waits):
                 waits += 1
                 tries.pop()
-            elif self._is_lost_with_host(ended) and losses < LOSSES:
-                losses += 1
+            elif self._is_lost_with_host(ended) and self._losses[row] < LOSSES:
+                self._losses[row] += 1
                 tries.pop()
+                if self._losses[row] == LOSSES_IN_COMPANY and self._job.concurrency > 1:
+                    run.suspects.add(row)
+                    return Ended("back")
             elif not self._is_retried(ended):
                 if ended.kind == "waiting":
                     self._numbers[row] = (generation, number)
@@ -227,7 +234,7 @@ class Attempts:
                     self.outages.in_doubt[row] = ended
                     return Ended("back")
                 return ended
-            if (why := await self._wait_for_retry(work, ended, len(tries) + waits + losses)) is not None:
+            if (why := await self._wait_for_retry(work, ended, len(tries) + waits + self._losses[row])) is not None:
                 if self.outages.is_down and self.outages.is_suspect(row):
                     return ended
                 return Ended("back", budget_reached=why)
@@ -381,7 +388,9 @@ class Attempts:
             ended.kind, ended.failure = "skipped", outcome.failure
         elif outcome.kind != "done":
             self._fail(ended, outcome.failure or Failure("lost", "the attempt ended without reporting an outcome"))
-        if ended.failure and ended.failure.origin in ("timeout", "lost") and end.usage is None:
+        failure = ended.failure
+        may_have_cost = failure is not None and failure.origin in ("timeout", "lost") and failure.code != ENGINE_LOST
+        if may_have_cost and end.usage is None:
             self.run.purse.charge_unknown(end.work.row)
         return ended
 

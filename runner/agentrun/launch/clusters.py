@@ -25,24 +25,27 @@ def join_cluster(
     use = run.context.engine or EngineUse(mark=secrets.token_hex(8), lease_seconds=lease_seconds)
     run.context.engine = use
     growing: set[asyncio.Future[None]] = set()
+    has_changed = False
 
     def changed() -> None:
+        nonlocal has_changed
         slots.set_capacity(executor.width)
+        # The checkpoint that names further items lets them begin. One at a time: hosts come in crowds.
+        has_changed = slots.has_room and bool(growing)
         if slots.has_room and not growing:
-            # The checkpoint that names further items lets them begin. One at a time: hosts come in crowds.
             growing.add(commit := checkpointing.commit())
-            commit.add_done_callback(growing.discard)
-            commit.add_done_callback(_ignore_error)
+            commit.add_done_callback(landed)
+
+    def landed(commit: asyncio.Future[None]) -> None:
+        # A commit that failed ends the launch by way of those that wait for it.
+        growing.discard(commit)
+        if not commit.cancelled() and commit.exception() is None and has_changed:
+            # What came while that one was being written is in none yet.
+            changed()
 
     run.where = executor.where
     slots.set_capacity(executor.width)
     executor.join(Joined(use, checkpointing.commit, changed, warn))
-
-
-def _ignore_error(commit: asyncio.Future[None]) -> None:
-    """A commit that failed ends the launch by way of those that wait for it."""
-    if not commit.cancelled():
-        commit.exception()
 
 
 async def leave_cluster(run: Run, *, warn: Callable[[str], None], stops_within: StopsWithin) -> None:
@@ -50,13 +53,13 @@ async def leave_cluster(run: Run, *, warn: Callable[[str], None], stops_within: 
     use = run.context.engine
     if use is not None and use.hosts:
         seconds = use.longest_seconds
-        warn(f"the last launch ran on other machines; waiting {seconds:g} s until nothing can be running there")
+        warn(f"the last launch ran on a cluster; waiting {seconds:g} s, until nothing of it can be running there")
         if await stops_within(seconds):
             return
     run.context.engine = None
 
 
 def note_clean_stop(run: Run, executor: Executor) -> None:
-    """Nothing is in flight any more, here or elsewhere: the next launch need not look for it."""
+    """Nothing is in flight any more: the next launch need look for it only where this one could not."""
     if run.context.engine is not None and isinstance(executor, Elastic) and executor.is_alone:
-        run.context.engine.hosts = []
+        run.context.engine.hosts = executor.places_left

@@ -192,6 +192,12 @@ class Launch:
             run.context.engine = self._prepared.abandoned.context.engine
         if isinstance(executor, Elastic):
             join_cluster(run, executor, slots, checkpointing, warn=attempts.warn)
+            try:
+                await executor.connect()
+            except BaseException:
+                checkpointing.close()
+                logs.close(self._most)
+                raise
         if self._early_stop is not None:
             slots.stop(self._early_stop)
         meanwhile = [asyncio.ensure_future(self._trim(logs))]

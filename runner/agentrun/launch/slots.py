@@ -208,7 +208,8 @@ class Slots:
             work = waiting.popleft()
             # The feed may have come by it in the meantime.
             is_to_run = self._run.ledger.states[work.row] == PENDING or work.row in self._run.to_retry
-            if is_to_run and work.row not in self.busy:
+            # A suspect is run when all others are through.
+            if is_to_run and work.row not in self.busy and work.row not in self._run.suspects:
                 return work
         return None
 

@@ -44,7 +44,7 @@ MUTANTS = [
     Mutant(
         "pongs to a host that was given up",
         "HostLink._break",
-        "self._is_broken = True",
+        "(self._is_broken, self._why) = (True, f'{why}; ')",
         "self._lease.note_ping(0.0)",
         (f"{LOSSES}::test_after_a_break_the_lease_is_waited_for_on_the_runner_s_clock",),
     ),
@@ -68,6 +68,34 @@ MUTANTS = [
         "join_marker(environ, (LAUNCH_VARIABLE, mark))",
         "f'{self._mark}:{self._own_mark}'",
         (f"{LOSSES}::test_what_a_host_starts_carries_the_marks_of_the_launches_around_it",),
+    ),
+    Mutant(
+        "lost at once, if what a host sent cannot be used",
+        "HostLink._handle",
+        "self._give_up(error)",
+        "sent.outcome.set_result(Outcome('lost', failure=Failure('lost', str(error), code=HOST_LOST)))",
+        (f"{LOSSES}::test_what_a_host_sends_and_cannot_be_used_loses_the_attempt_only_when_it_has_ended",),
+    ),
+    Mutant(
+        "an attempt beside one that was cancelled on a host that was given up",
+        "ClusterExecutor.run",
+        "await self._wait_for_earlier(attempt.item.key)",
+        "",
+        (f"{LOSSES}::test_an_attempt_that_is_cancelled_on_a_host_that_is_cut_off_comes_before_the_next_one",),
+    ),
+    Mutant(
+        "a stop forgets where it could not end everything",
+        "note_clean_stop",
+        "executor.places_left",
+        "[]",
+        (f"{LAUNCHES}::test_a_stop_leaves_named_what_it_could_not_end",),
+    ),
+    Mutant(
+        "a slot that came while a checkpoint was written is forgotten",
+        "join_cluster",
+        "has_changed = slots.has_room and bool(growing)",
+        "has_changed = False",
+        (f"{LAUNCHES}::test_a_slot_that_comes_while_a_checkpoint_is_written_is_used_when_that_is_on_disk",),
     ),
     Mutant(
         "a pong waits behind a large frame",

@@ -12,11 +12,11 @@ from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.failure import ENGINE_LOST, HOST_LOST, Failure
 from agentrun.checkpoint.checkpoint import Checkpoint, EngineUse
 from agentrun.checkpoint.record import Record
-from agentrun.errors import DiskError
+from agentrun.errors import DiskError, UsageError
 from agentrun.events import Warned
 from agentrun.executors.port import Elastic, Joined
 from agentrun.job.engine import EngineSpec
-from agentrun.launch.attempts import LOSSES
+from agentrun.launch.attempts import LOSSES, LOSSES_IN_COMPANY
 from unit.launch.bench import FakeExecutor, Hooked, Script, World, answer
 
 
@@ -32,7 +32,8 @@ class FakeCluster(FakeExecutor, Elastic):
         self.joined: Joined
         self.holds = 0
         self._is_alone = False
-        self.dies_at_start = False
+        self.dies_at_start = self.cannot_connect = False
+        self.left: list[str] = []
 
     @property
     def most(self) -> int:
@@ -49,6 +50,14 @@ class FakeCluster(FakeExecutor, Elastic):
     @property
     def is_alone(self) -> bool:
         return self._is_alone
+
+    @property
+    def places_left(self) -> list[str]:
+        return self.left
+
+    async def connect(self) -> None:
+        if self.cannot_connect:
+            raise UsageError("there is no such cluster")
 
     def where(self, slot: int) -> str:
         return f"worker of slot {slot}"
@@ -114,6 +123,25 @@ def test_a_clean_stop_leaves_no_host_to_look_for(cluster_world: World) -> None:
     assert use is not None and use.hosts == []
 
 
+def test_a_stop_leaves_named_what_it_could_not_end(cluster_world: World) -> None:
+    executor = FakeCluster()
+    executor.left = ["p7"]
+    assert cluster_world.go(executor=executor, limit=2).exit_code == 4
+    use = engine_of(cluster_world)
+    assert use is not None and use.hosts == ["p7"]
+
+
+def test_a_cluster_that_is_not_there_is_told_before_anything_is_written(cluster_world: World) -> None:
+    assert cluster_world.go(executor=FakeCluster(), limit=2).exit_code == 4
+    before = cluster_world.state()
+    executor = FakeCluster()
+    executor.cannot_connect = True
+    with pytest.raises(UsageError, match="there is no such cluster"):
+        cluster_world.go(executor=executor, fresh=True)
+    assert cluster_world.state() == before
+    assert cluster_world.go(executor=FakeCluster()).exit_code == 0
+
+
 def test_a_launch_that_dies_leaves_its_hosts_named_and_the_next_one_has_its_mark(cluster_world: World) -> None:
     first = FakeCluster()
     cluster_world.crash(commits=4, executor=first)
@@ -157,7 +185,7 @@ def test_a_launch_without_the_cluster_waits_until_nothing_can_run_there(cluster_
     cluster_world.go(executor=executor, limit=1)
     assert waited == [7.0]
     assert [event.text for event in cluster_world.events if isinstance(event, Warned)] == [
-        "the last launch ran on other machines; waiting 7 s until nothing can be running there"
+        "the last launch ran on a cluster; waiting 7 s, until nothing of it can be running there"
     ]
     assert engine_of(cluster_world) is None
     assert cluster_world.go().exit_code == 0 and waited == [7.0]
@@ -227,6 +255,64 @@ def test_an_item_that_is_lost_with_its_host_uses_up_no_retry_and_fails_when_that
     assert cluster_world.go(executor=FakeCluster(script), fresh=True).exit_code == 1
     assert tries == LOSSES + 1
     assert cluster_world.keys("out.partial.jsonl") == ["a", "c", "d"]
+
+
+def test_an_item_that_ends_its_machine_again_and_again_does_not_take_its_neighbours_with_it(
+    cluster_world: World,
+) -> None:
+    """All items in flight are lost with the machine. The poisonous one is found when each is run alone."""
+    cluster_world.job = replace(cluster_world.job, concurrency=4, retries=0, crash_limit=0)
+    alone: list[set[str]] = []
+    began: dict[str, int] = {}
+
+    async def script(attempt: Attempt, channel: Channel) -> Outcome:
+        key = attempt.item.key
+        began[key] = began.get(key, 0) + 1
+        if key == "b":
+            alone.append(executor.live - {"b"})
+        if began[key] <= LOSSES_IN_COMPANY or key == "b":
+            return lost(HOST_LOST)
+        return await answer(attempt, channel)
+
+    executor = FakeCluster(script, width=4)
+    assert cluster_world.go(executor=executor).exit_code == 1
+    assert cluster_world.keys("out.partial.jsonl") == ["a", "c", "d"]
+    assert began["b"] == LOSSES + 1 and alone[LOSSES_IN_COMPANY:] == [set()] * (LOSSES + 1 - LOSSES_IN_COMPANY)
+    assert all(count == LOSSES_IN_COMPANY + 1 for key, count in began.items() if key != "b")
+
+
+def test_a_slot_that_comes_while_a_checkpoint_is_written_is_used_when_that_is_on_disk(cluster_world: World) -> None:
+    go = asyncio.Event()
+    loop: asyncio.AbstractEventLoop
+
+    async def script(attempt: Attempt, channel: Channel) -> Outcome:
+        await go.wait()
+        return await answer(attempt, channel)
+
+    executor = FakeCluster(script)
+
+    def look(checkpoint: Checkpoint, records: Sequence[Record]) -> None:
+        """In the thread that writes: the checkpoint with one item more is not on disk yet."""
+        if len(checkpoint.running) == executor.width < 4 and len(executor.live) < len(checkpoint.running) > 1:
+            loop.call_soon_threadsafe(executor.set_width, executor.width + 1)
+
+    def hook(store: Hooked) -> None:
+        store.after = look
+
+    async def during(launch: object) -> None:
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        while not executor.live:
+            await asyncio.sleep(0.001)
+        executor.set_width(2)
+        while len(executor.live) < 4:
+            await asyncio.sleep(0.001)
+        go.set()
+
+    cluster_world.hook = hook
+    cluster_world.job = replace(cluster_world.job, concurrency=4)
+    assert cluster_world.go(executor=executor, during=during).exit_code == 0
+    assert executor.most_live == 4
 
 
 def test_a_lost_engine_ends_the_launch_with_75_and_no_item_has_failed(cluster_world: World) -> None:

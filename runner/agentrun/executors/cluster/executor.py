@@ -12,23 +12,24 @@ import asyncio
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.failure import ENGINE_LOST, Failure
 from agentrun.errors import AgentError, AgentrunError, UsageError
-from agentrun.executors.cluster.archive import pack_job
-from agentrun.executors.cluster.fence import fence, mismatch
+from agentrun.executors.cluster.archive import ANY_DATE, ANY_RUN, pack_job
+from agentrun.executors.cluster.fence import fence, mismatch, sight
 from agentrun.executors.cluster.hello import check_can_travel, make_hello
 from agentrun.executors.cluster.link import HostLink, Welcome
 from agentrun.executors.cluster.port import Engine, HostSpec
 from agentrun.executors.cluster.ranking import Ranking
 from agentrun.executors.port import Elastic, Joined, Setting
 from agentrun.items.files import FilesSource
+from agentrun.system.guardian import end_launch
 
 if TYPE_CHECKING:
     from agentrun.agents.agent import Agent
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 WITHOUT_SLOT_SECONDS, ANSWER_SECONDS = 60.0, 10.0
 """Without a slot for so long, and no answer of the engine in so long: the engine is lost."""
 CLOSE_SECONDS = 20.0
+REST_SECONDS = 60.0
 SHORT_SECONDS = 1.0
 """Of attempts that take less, one is sent ahead for each slot: the way there and back would be a part of their time."""
 NONCE = "seen-by"
@@ -54,15 +56,17 @@ class ClusterExecutor(Elastic):
         *,
         without_slot_seconds: float = WITHOUT_SLOT_SECONDS,
         answer_seconds: float = ANSWER_SECONDS,
+        own_sight: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`own_sight` is that of this process, if nothing else is given (`fence.sight`)."""
         assert job.engine is not None
         check_can_travel(agent, job.engine)
         self._job, self._agent, self._setting = job, agent, setting
         self._spec = job.engine
         self._engine = engine
         self._without_slot_seconds, self._answer_seconds = without_slot_seconds, answer_seconds
-        self._clock = clock
+        self._own_sight, self._clock = own_sight or sight(), clock
         self._joined: Joined
         self._links: set[HostLink] = set()
         self._ranking = Ranking()
@@ -71,6 +75,8 @@ class ClusterExecutor(Elastic):
         self._wheres: dict[int, str] = {}
         self._named: dict[str, asyncio.Future[None]] = {}
         """By place: done when a checkpoint on disk names it."""
+        self._left: dict[str, HostLink] = {}
+        """By item: where its latest attempt runs, or was cancelled."""
         self._held = asyncio.Event()
         self._error: BaseException | None = None
         """Why nothing can be run at all."""
@@ -79,7 +85,7 @@ class ClusterExecutor(Elastic):
         self._nonce = (Path(setting.folder or ".") / NONCE, secrets.token_hex(16))
         self._seconds: float | None = None
         """How long attempts take, on the average of the latest."""
-        self._has_sent = False
+        self._is_connected = self._has_sent = False
         self._is_alone = False
         self._is_told = False
 
@@ -97,7 +103,12 @@ class ClusterExecutor(Elastic):
 
     @property
     def _may_send_ahead(self) -> bool:
-        return not self._job.carry and self._job.rate is None and self._job.tokens is None
+        """Not where it matters what has begun: an attempt that is lost is charged to a budget, begun or not."""
+        job = self._job
+        is_counted = job.rate is not None or job.tokens is not None
+        budgets = (job.budget, job.token_budget, job.item_budget, job.item_token_budget)
+        has_budget = any(one is not None for one in budgets)
+        return not (job.carry or is_counted or has_budget)
 
     @property
     def _depth(self) -> int:
@@ -126,16 +137,34 @@ class ClusterExecutor(Elastic):
 
     # ---- beginning and ending
 
+    async def connect(self) -> None:
+        self._is_connected = await self._unless_held(self._engine.connect())
+
     async def start(self) -> None:
+        if not self._is_connected:
+            return
         path, word = self._nonce
         path.write_text(word)
-        await self._engine.connect()
         if caution := self._engine.caution(has_secrets=bool(self._setting.environ or self._job.needs_env)):
             self._joined.warn(caution)
         await self._fence()
         if self._held.is_set():
             return
         self._tasks = [asyncio.ensure_future(one) for one in (self._welcome_hosts(), self._watch())]
+
+    async def _unless_held(self, doing: Coroutine[Any, Any, None]) -> bool:
+        """Do something that may take long. False if it was broken off, because the launch stops."""
+        task, held = asyncio.ensure_future(doing), asyncio.ensure_future(self._held.wait())
+        try:
+            await asyncio.wait({task, held}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                await task
+            return task.done()
+        finally:
+            held.cancel()
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
 
     async def _fence(self) -> None:
         """End what an earlier launch of this run has left. Nothing may begin before."""
@@ -168,12 +197,12 @@ class ClusterExecutor(Elastic):
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
-        links = list(self._links)
-        for link in links:
+        for link in self._links:
             link.close()
-        if links:
-            await asyncio.wait([link.gone for link in links], timeout=CLOSE_SECONDS)
-        for link in links:
+        # Those that were given up end by themselves.
+        if closing := [link.gone for link in self._links if not link.is_broken]:
+            await asyncio.wait(closing, timeout=CLOSE_SECONDS)
+        for link in list(self._links):
             await link.tube.close()
         await self._engine.close()
         with suppress(OSError):
@@ -184,11 +213,14 @@ class ClusterExecutor(Elastic):
     async def _welcome_hosts(self) -> None:
         welcome = Welcome(
             hello=make_hello(self._job, self._agent, environ=self._setting.environ, nonce=self._nonce),
+            base=self._job.base,
             folder=self._folder,
             check=lambda facts: mismatch(dict(facts)),
             ready=self._use,
             refuse=self._refuse,
             took=self._note_seconds,
+            broke=self._note_break,
+            failed=self._rest,
         )
         use = self._joined.use
         spec = HostSpec(use.mark, use.lease_seconds)
@@ -216,6 +248,41 @@ class ClusterExecutor(Elastic):
         self._tasks.append(asyncio.ensure_future(link.tube.close()))
         self._changed()
 
+    def _note_break(self, link: HostLink, why: str) -> None:
+        self._ranking.drop(link)
+        if link.load and not self._held.is_set():
+            seconds = self._joined.use.longest_seconds
+            items = "1 item" if link.load == 1 else f"{link.load} items"
+            self._joined.warn(f"{link.tube.where}: {why}; {items} will be retried within {seconds:g} s")
+        if link.mark:
+            self._tasks.append(asyncio.ensure_future(self._end_host(link)))
+        self._changed()
+
+    async def _end_host(self, link: HostLink) -> None:
+        """Not to wait for its lease, where somebody sees its processes: this one, or another host of its machine."""
+        if link.sight == self._own_sight:
+            await asyncio.to_thread(end_launch, link.mark)
+            link.confirm()
+            return
+        others = (one for one in self._links if one is not link and one.sight == link.sight and one.is_usable)
+        if (other := next(others, None)) is not None and await other.sweep(link.mark):
+            link.confirm()
+
+    def _rest(self, link: HostLink, why: str) -> None:
+        """Something is wrong with the machine, such as a full disk. It would attract all items, since each of them
+        ends there at once."""
+        if not link.rests:
+            link.rests = True
+            self._joined.warn(f"{link.tube.where}: {why}; nothing more is started there for {REST_SECONDS:g} s")
+            self._ranking.drop(link)
+            asyncio.get_running_loop().call_later(REST_SECONDS, self._wake, link)
+            self._changed()
+
+    def _wake(self, link: HostLink) -> None:
+        link.rests = False
+        if link.is_usable:
+            self._use(link)
+
     def _refuse(self, link: HostLink, why: str, traceback: str) -> None:
         message = f"{link.tube.where}: {why}"
         link.close()
@@ -232,11 +299,12 @@ class ClusterExecutor(Elastic):
     def _pack(self) -> bytes:
         job = self._job
         sources = [FilesSource(job.base, one) for one in job.items.patterns] if job.items.kind == "files" else []
-        outputs = {job.output, job.report, job.env_file, f"{job.name}.results.jsonl"}
+        of_any = {"run_id": ANY_RUN, "date": ANY_DATE}
         try:
             return pack_job(
                 job.base,
-                leave_out=frozenset(one for one in outputs if one),
+                outputs=(job.output_path(**of_any), job.report_path(**of_any)),
+                secret=job.base / job.env_file if job.env_file else None,
                 only=self._spec.send,
                 is_item=lambda name: any(source.lists(name) for source in sources),
             )
@@ -262,13 +330,26 @@ class ClusterExecutor(Elastic):
         try:
             if link.place not in self._named or not self._named[link.place].done():
                 await asyncio.shield(self._name(link.place))
+            await self._wait_for_earlier(attempt.item.key)
             self._has_sent = True
+            self._left[attempt.item.key] = link
             self._wheres[attempt.slot] = link.tube.where
-            return await link.run(attempt, channel)
+            outcome = await link.run(attempt, channel)
+            del self._left[attempt.item.key]
+            return outcome
         finally:
             self._ranking.give_back(link)
             self._wheres.pop(attempt.slot, None)
             self._serve_waiting()
+
+    async def _wait_for_earlier(self, key: str) -> None:
+        """For the end of an attempt of the item that was cancelled on a host that had been given up."""
+        if (earlier := self._left.pop(key, None)) is not None and earlier.is_broken:
+            await asyncio.shield(earlier.gone)
+
+    @property
+    def places_left(self) -> list[str]:
+        return sorted({link.place for link in self._links if link.is_broken and link.place})
 
     def _name(self, place: str) -> asyncio.Future[None]:
         """Done when a checkpoint on disk names the place: if this launch dies, the next one must know where to look."""

@@ -40,6 +40,11 @@ def facts() -> dict[str, Any]:
     }
 
 
+def sight() -> str:
+    """Whoever has the same sees the same processes, and may look into them."""
+    return f"{place()}/{os.geteuid()}"
+
+
 def place() -> str:
     """Identifies where processes see each other: this machine since it was started, or this container on it."""
     return f"{boot_id()}/{pid_namespace()}"

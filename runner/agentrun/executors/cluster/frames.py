@@ -14,6 +14,7 @@ A frame is a JSON object and, where it has any, its parts: named bytes, such as 
     host → log       what the attempt has printed since
     runner → end     end the attempt
     host → outcome   how it ended
+    runner → sweep   end another host of the same machine, and all that it started; host → swept: nothing is left
     runner → recall  give back the attempts that have not begun; rest: end idle workers; close: the end
 
 Everything about an attempt carries its id; what is about an attempt that is not in flight is dropped.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,15 +30,15 @@ def check_can_travel(agent: Agent, engine: EngineSpec) -> None:
     if agent.kind == "command" or agent.reference == "prompt":
         return
     name = agent.reference or getattr(agent.target, "__qualname__", "the agent")
+    if agent.reference is None or is_held_by_script(agent.reference):
+        raise UsageError(
+            f"{name}: workers on {engine.on} cannot import a lambda, a closure or a notebook's function; define it at "
+            f"the top level of a file"
+        )
     if agent.isolation == "thread":
         raise UsageError(
             f'{name}: isolation = "thread" shares the memory of the runner, so it cannot run on {engine.on}; leave '
             f"isolation out"
-        )
-    if agent.reference is None or is_held_by_script(agent.reference):
-        raise UsageError(
-            f"{name}: a worker on {engine.on} cannot import it (a lambda, a closure, a notebook's function); define it "
-            f"at the top of a file"
         )
 
 
@@ -60,6 +61,7 @@ def make_hello(job: Job, agent: Agent, *, environ: Mapping[str, str], nonce: tup
         "sys_path": sys.path,
         "environ": {**needed, **environ},
         "concurrency": job.concurrency,
+        "landmark": None if os.path.realpath(path).startswith(f"{os.path.realpath(job.base)}/") else landmark(job.base),
         "nonce_path": str(path),
         "nonce": word,
     }
@@ -72,11 +74,22 @@ def _plain(value: Any) -> Any:
 
 
 def sees_folder(hello: Mapping[str, Any]) -> bool:
-    """Whether this process sees the runner's folders under the same paths."""
+    """Whether this process sees the runner's folders under the same paths: the job's, and that of its state."""
     try:
-        return Path(hello["nonce_path"]).read_text() == hello["nonce"] and Path(hello["base"]).is_dir()
+        if Path(hello["nonce_path"]).read_text() != hello["nonce"]:
+            return False
+        return hello["landmark"] is None or landmark(Path(hello["base"])) == hello["landmark"]
     except (OSError, ValueError):
         return False
+
+
+def landmark(base: Path) -> list[Any]:
+    """What identifies the job's folder where its state is elsewhere: the first file in it. Another copy of the folder
+    has the same names, but never this file's number and times."""
+    for path in sorted(one for one in base.iterdir() if one.is_file() and not one.is_symlink()):
+        stat = path.stat()
+        return [path.name, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
+    return ["nothing", str(secrets.token_hex(8))]
 
 
 def read_hello(hello: Mapping[str, Any], base: Path) -> tuple[Job, Agent]:

@@ -20,22 +20,21 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from agentrun.agents.attempt import Outcome
-from agentrun.agents.failure import Failure
+from agentrun.agents.attempt import Ended
 from agentrun.errors import AgentrunError
 from agentrun.executors.choice import open_executor
 from agentrun.executors.cluster.archive import unpack_folder
-from agentrun.executors.cluster.fence import facts
+from agentrun.executors.cluster.fence import facts, sight
 from agentrun.executors.cluster.frames import HostFrame, make_frame
 from agentrun.executors.cluster.hello import read_hello, sees_folder
-from agentrun.executors.cluster.hosted import HostedAttempt
+from agentrun.executors.cluster.hosted import HostedAttempt, lost_by_machine
 from agentrun.executors.cluster.lanes import URGENT, Incoming, Outgoing
 from agentrun.executors.cluster.lease import HostLease
 from agentrun.executors.port import Executor
 from agentrun.executors.prints import capture_prints
 from agentrun.system.child import keep_exit_codes
 from agentrun.system.forks import close_in_children, ending_children_of
-from agentrun.system.guardian import Guardian, boot_clock
+from agentrun.system.guardian import Guardian, boot_clock, end_launch
 
 LOG_SECONDS = 2.0
 READ_BYTES = 1 << 20
@@ -46,7 +45,7 @@ class Host:
 
     def __init__(self, connection: socket.socket, mark: str, lease_seconds: float, scratch: Path) -> None:
         self._connection = connection
-        self._scratch = scratch
+        self._scratch, self._mark = scratch, mark
         self._lease = HostLease(lease_seconds, now=boot_clock())
         self._guardian = Guardian.start(None, mark, deadline=self._lease.deadline, scratch=str(scratch))
         self._outgoing = Outgoing()
@@ -63,6 +62,7 @@ class Host:
         self._closing: asyncio.Future[None]
         self._opening: asyncio.Task[None] | None = None
         self._executor: Executor | None = None
+        self._sweeping: set[asyncio.Task[None]] = set()
         self._sees_folder = False
         self._loop: asyncio.AbstractEventLoop
 
@@ -76,7 +76,7 @@ class Host:
         watching = [asyncio.ensure_future(self._guardian.watch()), asyncio.ensure_future(self._report_logs())]
         with capture_prints(), ending_children_of(self._loop):
             try:
-                self.send("up", facts=facts())
+                self.send("up", facts=facts(), mark=self._mark, sight=sight())
                 await self._closing
             finally:
                 for task in watching:
@@ -168,6 +168,9 @@ class Host:
             case "recall":
                 for waiting in list(self._queue):
                     self._end(waiting)
+            case "sweep":
+                self._sweeping.add(task := asyncio.ensure_future(self._sweep(frame.value["mark"])))
+                task.add_done_callback(self._sweeping.discard)
             case "rest" if self._executor is not None:
                 self._opening = asyncio.ensure_future(self._executor.rest())
             case "close" if not self._closing.done():
@@ -198,14 +201,18 @@ class Host:
         else:
             self.send("ready", sees_folder=self._sees_folder)
 
+    async def _sweep(self, mark: str) -> None:
+        await asyncio.to_thread(end_launch, mark)
+        self.send("swept", mark=mark)
+
     def _take(self, frame: HostFrame) -> None:
         try:
-            one = HostedAttempt.receive(frame, self.send, None if self._sees_folder else self._scratch)
-        except OSError as error:
-            failure = Failure("lost", f"what the attempt needs could not be put in place: {error}")
-            ended = {"type": "outcome", "id": frame.value["id"], "no": 0, "ends": False, "kind": "lost"}
-            ended |= {"failure": failure.as_json(), "made_files": False}
-            self.send("outcome", {"output": Outcome("lost").output}, id=frame.value["id"], ended=ended, seconds=None)
+            one = HostedAttempt.receive(frame, self.send, self._scratch, is_blind=not self._sees_folder)
+        except (OSError, ValueError) as error:
+            attempt_id = frame.value["id"]
+            outcome = lost_by_machine(f"the item's files cannot be put in place: {error}")
+            ended = Ended.of(outcome, attempt_id=attempt_id, no=0, ends=False)
+            self.send("outcome", {"output": outcome.output}, id=attempt_id, ended=ended.as_json(), seconds=None)
             return
         self._slots = frame.value["slots"]
         self._attempts[one.id] = one

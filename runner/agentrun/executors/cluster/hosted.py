@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrun.agents.attempt import Attempt, Ended, Outcome
-from agentrun.agents.failure import Failure
+from agentrun.agents.failure import HOST_LOST, Failure
 from agentrun.agents.messages import EntryAdd, Message, Refused, Reply, StepPut, Stray, read_reply
 from agentrun.errors import AgentrunError
 from agentrun.executors.cluster.archive import WORK_LIMIT_BYTES, Stamp, TooLarge, pack_folder, stamp_of, unpack_folder
@@ -22,16 +22,20 @@ from agentrun.executors.prints import empty_log
 from agentrun.system.disk import open_to_read
 
 LOG_BYTES = 1024 * 1024
+MOST_LOG_BYTES = 8 * LOG_BYTES
 Send = Callable[..., None]
 
 
 @dataclass(eq=False)
 class HostedAttempt:
-    """An attempt that the runner has sent. `scratch` is the host's own folder, or None if it sees the runner's."""
+    """An attempt that the runner has sent."""
 
     attempt: Attempt
     send: Send
-    scratch: Path | None
+    own: Path
+    """The folder for the item's file, where that was sent."""
+    is_blind: bool
+    """Whether the host does not see the runner's folders."""
     task: asyncio.Task[None] | None = None
     """None until it begins."""
     began: float = 0.0
@@ -44,20 +48,19 @@ class HostedAttempt:
     _logged: int = 0
 
     @classmethod
-    def receive(cls, frame: HostFrame, send: Send, scratch: Path | None) -> HostedAttempt:
-        """Put the item's file and folders in place, where the host does not see those of the runner."""
+    def receive(cls, frame: HostFrame, send: Send, scratch: Path, *, is_blind: bool) -> HostedAttempt:
+        """Put in place what the host does not see: the item's file, and of a blind host its folders, too."""
         given: dict[str, Any] = dict(frame.value["attempt"])
-        if scratch is None:
-            return cls(Attempt.from_json(given), send, None)
-        own = scratch / "items" / frame.value["id"]
-        own.mkdir(parents=True)
-        item = given["item"]
-        if item["path"] is not None:
+        item, own = given["item"], scratch / "items" / frame.value["id"]
+        if item["path"] is not None and (is_blind or "item" in frame.parts):
+            own.mkdir(parents=True)
             path = own / Path(item["path"]).name
             path.write_bytes(frame.parts.get("item", b""))
             given["item"] = {**item, "path": str(path)}
+        if not is_blind:
+            return cls(Attempt.from_json(given), send, own, is_blind)
         given["folder"] = str(scratch / "work")
-        one = cls(Attempt.from_json(given), send, scratch)
+        one = cls(Attempt.from_json(given), send, own, is_blind)
         if "work" in frame.parts:
             unpack_folder(frame.parts["work"], Path(one.attempt.work))
         one._stamp = stamp_of(one.attempt.work)
@@ -97,6 +100,8 @@ class HostedAttempt:
                 parts = self._changed_work()
             except TooLarge as error:
                 return Refused(f"the files of the item: {error.message}")
+            except OSError as error:
+                return Refused(f"the files of the item cannot be sent: {error}")
         waiting: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting[message.no] = waiting
         try:
@@ -119,27 +124,29 @@ class HostedAttempt:
         except asyncio.CancelledError:
             outcome = Outcome("cancelled")
         except (AgentrunError, OSError) as error:  # of this machine, such as a full disk; not of the agent
-            outcome = Outcome("lost", failure=Failure("lost", f"{type(error).__name__}: {error}"))
+            outcome = lost_by_machine(f"{type(error).__name__}: {error}")
         self.report(outcome)
 
     def report(self, outcome: Outcome) -> None:
         """The last word on the attempt."""
         parts: dict[str, bytes] = {"log": self._new_log()}
-        if self.scratch is not None:
+        if self.is_blind:
             try:
                 parts |= self._changed_work()
             except TooLarge as error:
                 outcome = Outcome("failed", failure=Failure("output", f"the files of the item: {error.message}"))
+            except OSError as error:
+                outcome = Outcome("failed", failure=Failure("output", f"the files of the item cannot be sent: {error}"))
         ended = Ended.of(outcome, attempt_id=self.id, no=0, ends=False)
         seconds = time.monotonic() - self.began if self.task is not None else None
         parts["output"] = outcome.output
         self.send("outcome", parts, id=self.id, ended=ended.as_json(), seconds=seconds)
-        if self.scratch is not None:
+        shutil.rmtree(self.own, ignore_errors=True)
+        if self.is_blind:
             shutil.rmtree(self.attempt.work, ignore_errors=True)
-            shutil.rmtree(self.scratch / "items" / self.id, ignore_errors=True)
 
     def _changed_work(self) -> dict[str, bytes]:
-        if self.scratch is None or (stamp := stamp_of(self.attempt.work)) == self._stamp:
+        if not self.is_blind or (stamp := stamp_of(self.attempt.work)) == self._stamp:
             return {}
         work = pack_folder(Path(self.attempt.work), limit=WORK_LIMIT_BYTES)
         self._stamp = stamp
@@ -157,6 +164,15 @@ class HostedAttempt:
                 file.seek(max(at, size - LOG_BYTES))
                 text = file.read(LOG_BYTES)
                 self._logged = file.tell()
-                return text
+            if size > MOST_LOG_BYTES:
+                # Writers append: they continue at the new end.
+                os.truncate(self.log, 0)
+                self._logged = 0
+            return text
         except OSError:
             return b""
+
+
+def lost_by_machine(why: str) -> Outcome:
+    """An attempt that this machine cannot run, or cannot end in order. The item is run on another."""
+    return Outcome("lost", failure=Failure("lost", why, code=HOST_LOST))

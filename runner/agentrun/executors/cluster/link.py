@@ -13,6 +13,7 @@ from typing import Any
 from agentrun.agents.attempt import Attempt, Channel, Ended, Outcome, call_json
 from agentrun.agents.failure import HOST_LOST, Failure
 from agentrun.agents.messages import Stray
+from agentrun.errors import DiskError
 from agentrun.executors.cluster.archive import WORK_LIMIT_BYTES, TooLarge, pack_folder, unpack_folder
 from agentrun.executors.cluster.frames import HostFrame, make_frame
 from agentrun.executors.cluster.lanes import URGENT, Incoming, Outgoing
@@ -20,7 +21,7 @@ from agentrun.executors.cluster.lease import LeaseView
 from agentrun.executors.cluster.port import Broken, Tube
 from agentrun.executors.prints import empty_log
 from agentrun.system.child import uncancelled
-from agentrun.system.disk import open_file
+from agentrun.system.disk import disk_errors, open_file
 
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
@@ -45,6 +46,8 @@ class Welcome:
     """
 
     hello: Mapping[str, Any]
+    base: Path
+    """The job's folder."""
     folder: Callable[[], Awaitable[bytes]]
     """An archive of the job's folder, for a host that does not see it."""
     check: Callable[[Mapping[str, Any]], str]
@@ -54,6 +57,10 @@ class Welcome:
     """Given the link, the reason, and the traceback of the user's own code."""
     took: Callable[[float | None], None]
     """Told how long an attempt took there; None if it did not begin."""
+    broke: Callable[[HostLink, str], None]
+    """Told why nothing is heard of the host any more, while it may still be alive."""
+    failed: Callable[[HostLink, str], None]
+    """Told that an attempt could not be run there because of the machine, such as a full disk."""
 
 
 class HostLink:
@@ -72,17 +79,30 @@ class HostLink:
         self._may_send = asyncio.Event()
         self._is_open = False
         self._is_broken = False
+        self.rests = False
+        """Whether nothing is to be begun there for the time being."""
+        self._why = ""
+        """Why it was given up, if it was."""
+        self._broke: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.sees_folder = False
-        self.place = ""
+        self.place = self.sight = self.mark = ""
+        """Where it is, whose processes it sees, and what all that it starts carries."""
+        self._swept: dict[str, asyncio.Future[None]] = {}
         self.load = 0
         """How many attempts it has, begun or not."""
         self.gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._tasks = [asyncio.ensure_future(one) for one in (self._write(), self._read(), self._watch())]
 
     @property
+    def is_broken(self) -> bool:
+        """Whether it was given up: something of it may be alive until it is gone."""
+        return self._is_broken
+
+    @property
     def is_usable(self) -> bool:
         """Whether it can be given an attempt: never before the first pong, which bounds its lease."""
-        return self._is_open and self._lease.is_known and not self._is_broken and not self.gone.done()
+        is_up = self._is_open and self._lease.is_known and not self._is_broken and not self.gone.done()
+        return is_up and not self.rests
 
     def send(self, kind: str, parts: Mapping[str, bytes] | None = None, /, **fields: Any) -> None:
         self._put(make_frame(kind, parts, **fields), is_urgent=kind in URGENT)
@@ -92,17 +112,23 @@ class HostLink:
         self._may_send.set()
 
     async def run(self, attempt: Attempt, channel: Channel) -> Outcome:
-        """The attempt, there. `lost` with the code `HOST_LOST` when nothing of the host is alive any more."""
+        """The attempt, there. `lost` with the code `HOST_LOST` when nothing of the host is alive any more.
+
+        Cancelled, it ends the attempt; on a host that was given up it may be alive until that is `gone`.
+        """
         sent = Sent(attempt, channel)
         # Of whatever attempt had the same file before, perhaps on another host.
         empty_log(attempt.log_path)
         try:
-            parts = {} if self.sees_folder else await asyncio.to_thread(_parts_of, attempt)
+            seen = self._welcome.base if self.sees_folder else None
+            parts = {}
+            if seen is None or (attempt.item.path is not None and not _is_below(attempt.item.path, seen)):
+                parts = await asyncio.to_thread(_parts_of, attempt, with_work=seen is None)
         except TooLarge as error:
             return Outcome("failed", failure=Failure("output", f"{error.message}, which is too much for a worker"))
         except OSError as error:
-            return Outcome("lost", failure=Failure("lost", f"the item's file cannot be sent: {error}"))
-        if not self.is_usable:
+            return Outcome("failed", failure=Failure("output", f"the item's files cannot be sent: {error}"))
+        if self._is_broken or not self._is_open:
             return self._lost(await asyncio.shield(self.gone))
         self._sent[attempt.id] = sent
         handling = asyncio.ensure_future(self._handle(sent))
@@ -112,8 +138,10 @@ class HostLink:
             try:
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             except asyncio.CancelledError:
-                self.send("end", id=attempt.id)
-                await uncancelled(asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED))
+                if not self._is_broken:
+                    self.send("end", id=attempt.id)
+                    ends.add(self._broke)
+                    await uncancelled(asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED))
                 raise
             return sent.outcome.result() if sent.outcome.done() else self._lost(self.gone.result())
         finally:
@@ -146,8 +174,11 @@ class HostLink:
             while piece := await self.tube.receive():
                 if self._is_broken:
                     continue  # nothing that it says counts, and no pong is sent; only its end
-                for frame in incoming.feed(piece):
-                    self._receive(frame)
+                try:
+                    for frame in incoming.feed(piece):
+                        self._receive(frame)
+                except Exception as error:
+                    self._give_up(error)
                 if acknowledgement := incoming.acknowledgement():
                     self._put(acknowledgement, is_urgent=True)
         except Broken as error:
@@ -164,24 +195,43 @@ class HostLink:
             await asyncio.sleep(left)
         self._end(f"nothing was heard of it for {self._lease_seconds:g} s")
 
-    def _break(self, why: str) -> None:
-        """Its end cannot be heard any more. No pong is sent from here on, so the last one bounds its lease."""
-        if not self._is_broken:
-            self._is_broken = True
-            self._tasks.append(asyncio.ensure_future(self._await_lease(why)))
+    def _give_up(self, error: Exception) -> None:
+        """What it sent cannot be used. Nothing is lost yet: what it runs is alive until it has ended."""
+        self._break(f"what it sent cannot be used ({type(error).__name__}: {error})")
+        self.close()
 
-    async def _await_lease(self, why: str) -> None:
+    def _break(self, why: str) -> None:
+        """Nothing that it says counts any more. No pong is sent from here on, so the last one bounds its lease."""
+        if not self._is_broken:
+            self._is_broken, self._why = True, f"{why}; "
+            self._broke.set_result(None)
+            self._welcome.broke(self, why)
+            self._tasks.append(asyncio.ensure_future(self._await_lease()))
+
+    async def _await_lease(self) -> None:
         while (left := self._lease.seconds_left(self._clock())) > 0:
             await asyncio.sleep(left)
-        self._end(f"{why}; its lease has ended")
+        self._end("its lease has ended")
 
     def _end(self, why: str) -> None:
         self._is_broken = True
         if not self.gone.done():
-            self.gone.set_result(why)
+            self.gone.set_result(f"{self._why}{why}")
         for task in self._tasks:
             if task is not asyncio.current_task():
                 task.cancel()
+
+    def confirm(self) -> None:
+        """Somebody who sees its processes has ended what was left of it."""
+        self._end("its host was ended")
+
+    async def sweep(self, mark: str) -> bool:
+        """Have another host of the same machine ended; False if it is not known whether it was."""
+        swept = self._swept[mark] = asyncio.get_running_loop().create_future()
+        self.send("sweep", mark=mark)
+        await asyncio.wait({swept, self.gone}, return_when=asyncio.FIRST_COMPLETED)
+        del self._swept[mark]
+        return swept.done()
 
     # ---- what it says
 
@@ -199,7 +249,7 @@ class HostLink:
                 self._outgoing.acknowledge(value["size"])
                 self._may_send.set()
             case "up":
-                self.place = value["facts"]["place"]
+                self.place, self.sight, self.mark = value["facts"]["place"], value["sight"], value["mark"]
                 if why := self._welcome.check(value["facts"]):
                     self._welcome.refuse(self, why, "")
                 else:
@@ -210,6 +260,9 @@ class HostLink:
                 self.sees_folder, self._is_open = value["sees_folder"], True
                 if self.is_usable:
                     self._welcome.ready(self)
+            case "swept":
+                if (swept := self._swept.get(value["mark"])) is not None and not swept.done():
+                    swept.set_result(None)
             case "refused":
                 self._welcome.refuse(self, value["message"], value["traceback"])
             case "say" | "log" | "outcome":
@@ -227,25 +280,30 @@ class HostLink:
                 frame = await sent.frames.get()
                 if "work" in frame.parts:
                     # Before the commit of the step that it comes with.
-                    await asyncio.to_thread(unpack_folder, frame.parts["work"], Path(sent.attempt.work))
+                    await asyncio.to_thread(_put_in_place, frame.parts["work"], Path(sent.attempt.work))
                 if "log" in frame.parts:
                     _append(sent.attempt.log_path, frame.parts["log"])
                 if frame.type == "say":
-                    task = asyncio.ensure_future(self._answer(sent, frame.value["message"]))
+                    message = frame.value["message"]
+                    if not isinstance(message, Mapping) or "no" not in message:
+                        raise ValueError("it is no message")
+                    task = asyncio.ensure_future(self._answer(sent, message))
                     sent.answering.add(task)
                     task.add_done_callback(sent.answering.discard)
                 elif frame.type == "outcome":
                     while sent.answering:
                         await asyncio.wait(sent.answering)
                     outcome = Ended.from_json(frame.value["ended"]).outcome(frame.parts.get("output", b"null"))
+                    if outcome.failure is not None and outcome.failure.code == HOST_LOST:
+                        self._welcome.failed(self, outcome.failure.message)
                     self._welcome.took(frame.value["seconds"])
                     if not sent.outcome.done():
                         sent.outcome.set_result(outcome)
-        except (OSError, ValueError) as error:
-            # What it sent cannot be used: the attempt is lost, and so is a host that says such things.
+        except DiskError as error:  # of this machine: the launch ends
             if not sent.outcome.done():
-                sent.outcome.set_result(Outcome("lost", failure=Failure("lost", f"{self.tube.where}: {error}")))
-            self.close()
+                sent.outcome.set_exception(error)
+        except Exception as error:
+            self._give_up(error)
 
     async def _answer(self, sent: Sent, message: Mapping[str, Any]) -> None:
         try:
@@ -263,21 +321,32 @@ class HostLink:
         )
 
 
-def _parts_of(attempt: Attempt) -> dict[str, bytes]:
-    """What a host that does not see the job's folder needs of it for this attempt."""
+def _is_below(path: Path, base: Path) -> bool:
+    """Whether who sees the folder sees the file, too: it may be elsewhere, also by way of a link."""
+    return os.path.realpath(path).startswith(os.path.join(os.path.realpath(base), ""))
+
+
+def _parts_of(attempt: Attempt, *, with_work: bool) -> dict[str, bytes]:
+    """What a host does not see and needs for this attempt."""
     parts = {}
     if attempt.item.path is not None:
         if (size := os.stat(attempt.item.path).st_size) > WORK_LIMIT_BYTES:
             raise TooLarge(f"{attempt.item.path}: has {size >> 20} MiB")
         parts["item"] = attempt.item.path.read_bytes()
-    if work := pack_folder(Path(attempt.work), limit=WORK_LIMIT_BYTES):
+    if with_work and (work := pack_folder(Path(attempt.work), limit=WORK_LIMIT_BYTES)):
         parts["work"] = work
     return parts
 
 
+def _put_in_place(archive: bytes, folder: Path) -> None:
+    with disk_errors(folder):
+        unpack_folder(archive, folder)
+
+
 def _append(path: Path, text: bytes) -> None:
-    fd = open_file(path, _APPEND)
-    try:
-        os.write(fd, text)
-    finally:
-        os.close(fd)
+    with disk_errors(path):
+        fd = open_file(path, _APPEND)
+        try:
+            os.write(fd, text)
+        finally:
+            os.close(fd)

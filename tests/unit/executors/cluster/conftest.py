@@ -68,7 +68,8 @@ class ClusterBench:
             (self.folder / "cluster_agent.py").write_text(dedent(source))
             changes.setdefault("agent", "cluster_agent.py:agent")
         spec = EngineSpec(on="here", kind="dask", lease_seconds=LEASE_SECONDS, **changes.pop("engine_options", {}))
-        limits = changes.pop("limits", {})
+        # As if all hosts were on another machine.
+        limits = {"own_sight": "another", **changes.pop("limits", {})}
         job = self.bench.job(engine=spec, concurrency=concurrency, **changes)
         agent = load_agent(job)
         engine = engine or HereEngine()
@@ -84,6 +85,7 @@ class ClusterBench:
 
         executor.join(Joined(use, commit, lambda: None, made.warnings.append))
         try:
+            await executor.connect()
             if starts:
                 await executor.start()
                 if not sees_folder:

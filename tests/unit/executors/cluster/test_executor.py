@@ -317,7 +317,7 @@ def test_what_cannot_travel_is_refused(cluster: ClusterBench, isolation: str) ->
 
     engine = EngineSpec(on="dask", kind="dask")
     job = cluster.bench.job(engine=engine, isolation="thread" if isolation == "thread" else None)
-    words = "shares the memory" if isolation == "thread" else "shares the memory|cannot import it"
+    words = "shares the memory" if isolation == "thread" else "shares the memory|cannot import a lambda"
     with pytest.raises(UsageError, match=words):
         check_can_travel(agent_from_function(json.dumps if isolation == "thread" else (lambda item: 1), job), engine)
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from agentrun.agents.attempt import Outcome
-from agentrun.executors.cluster.fence import facts, fence
+from agentrun.executors.cluster.fence import facts, fence, sight
 from agentrun.executors.cluster.lanes import Incoming
 from agentrun.executors.cluster.lease import MARGIN_SECONDS
 from agentrun.executors.cluster.link import HostLink, Welcome
@@ -25,6 +25,7 @@ from agentrun.executors.cluster.port import Broken
 from agentrun.system.guardian import LAUNCH_VARIABLE
 from cluster.here import HereEngine, HereTube, on_lanes
 from unit.executors.cluster.conftest import LEASE_SECONDS, Cluster, ClusterBench, written
+from unit.executors.cluster.test_archive import archive_of
 
 HOLDING = """
     import fcntl, os, pathlib, subprocess, time
@@ -54,6 +55,10 @@ def is_held(path: Path) -> bool:
         except BlockingIOError:
             return True
     return False
+
+
+def is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}/cwd").exists()
 
 
 class Losing:
@@ -110,6 +115,47 @@ def test_an_attempt_on_a_host_that_is_cut_off_is_lost_only_when_its_lease_has_en
     cluster.run(scenario())
 
 
+@pytest.mark.parametrize("by", ["the runner", "another host"])
+def test_a_host_that_is_cut_off_is_ended_by_whoever_sees_its_processes(cluster: ClusterBench, by: str) -> None:
+    async def scenario() -> None:
+        engine = HereEngine(hosts=2 if by == "another host" else 1)
+        limits = {"own_sight": sight()} if by == "the runner" else {}
+        async with cluster.cluster(HOLDING, engine=engine, concurrency=2, limits=limits) as made:
+            await cluster.eventually(lambda: made.executor.width == (2 if by == "another host" else 1), "they are up")
+            losing = Losing(cluster, made)
+            await losing.begin()
+            tube = next(one for one in engine.tubes_so_far if "attempt" in one.sent)
+            tube.cut()
+            assert (await losing.lost()).endswith("the cable is cut; its host was ended")
+            assert not is_alive(tube.pid)
+            (warning,) = made.warnings
+            assert warning.endswith("the cable is cut; 1 item will be retried within 4 s")
+            await losing.again()
+
+    cluster.run(scenario())
+
+
+def test_an_attempt_that_is_cancelled_on_a_host_that_is_cut_off_comes_before_the_next_one(
+    cluster: ClusterBench,
+) -> None:
+    """A stop does not wait for the lease: the place stays named. But another attempt does."""
+
+    async def scenario() -> None:
+        async with cluster.cluster(HOLDING) as made:
+            losing = Losing(cluster, made)
+            tube = await losing.begin()
+            tube.cut()
+            await cluster.eventually(lambda: bool(made.warnings), "it is given up")
+            losing.running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await losing.running
+            assert is_held(losing.lock) and made.executor.places_left == made.use.hosts == [facts()["place"]]
+            await losing.again()
+            assert made.executor.places_left == []
+
+    cluster.run(scenario())
+
+
 def test_a_host_that_is_stopped_is_killed_when_its_lease_has_ended(cluster: ClusterBench) -> None:
     async def scenario() -> None:
         async with cluster.cluster(HOLDING) as made:
@@ -118,7 +164,7 @@ def test_a_host_that_is_stopped_is_killed_when_its_lease_has_ended(cluster: Clus
             os.kill(tube.pid, signal.SIGSTOP)
             await losing.lost()
             await losing.again()
-            assert not Path(f"/proc/{tube.pid}/cwd").exists()
+            assert not is_alive(tube.pid)
 
     cluster.run(scenario())
 
@@ -182,6 +228,38 @@ def test_a_lease_lasts_while_a_slow_line_brings_more_than_it_can_in_that_time(cl
             assert running.done(), "its host is lost"
             assert cluster.output(await running) == size
             assert (Path(attempt.work) / "dir" / "made.bin").stat().st_size == size
+
+    cluster.run(scenario())
+
+
+@pytest.mark.parametrize("sends", ["a name that is no name", "no archive", "no outcome"])
+def test_what_a_host_sends_and_cannot_be_used_loses_the_attempt_only_when_it_has_ended(
+    cluster: ClusterBench, sends: str
+) -> None:
+    async def scenario() -> None:
+        tube, link = play([0.0])
+        tube.say("up", facts={"place": "p"}, mark="m", sight="s")
+        tube.say("ready", sees_folder=True)
+        tube.say("ping", n=1)
+        await cluster.eventually(lambda: link.is_usable, "the host is usable")
+        attempt = cluster.attempt()
+        running = asyncio.ensure_future(link.run(attempt, cluster.bench.channel))
+        await cluster.eventually(lambda: "attempt" in tube.sent, "the attempt is sent")
+        if sends == "no outcome":
+            tube.say("outcome", id=attempt.id)
+        else:
+            name = "../evil" if sends == "a name that is no name" else ""
+            parts = {"work": archive_of((name, "x")) if name else b"garbage"}
+            tube.say("say", parts, id=attempt.id, message={"type": "log", "text": "x", "no": 1})
+        await cluster.eventually(lambda: "close" in tube.sent, "the host is to end")
+        pongs = tube.sent.count("pong")
+        tube.say("ping", n=2)
+        await asyncio.sleep(0.1)
+        assert not running.done() and not link.is_usable and tube.sent.count("pong") == pongs
+        tube.said.put_nowait(b"")
+        outcome = await running
+        assert outcome.failure is not None and outcome.failure.code == "host_lost"
+        assert "what it sent cannot be used" in outcome.failure.message
 
     cluster.run(scenario())
 
@@ -294,8 +372,8 @@ class PlayedTube:
         self.said: asyncio.Queue[bytes | Exception] = asyncio.Queue()
         self._incoming = Incoming()
 
-    def say(self, kind: str, **fields: Any) -> None:
-        self.said.put_nowait(on_lanes(kind, **fields))
+    def say(self, kind: str, parts: dict[str, bytes] | None = None, /, **fields: Any) -> None:
+        self.said.put_nowait(on_lanes(kind, parts, **fields))
 
     async def send(self, data: bytes) -> None:
         self.sent += [frame.type for frame in self._incoming.feed(data)]
@@ -316,11 +394,14 @@ def play(clock: list[float]) -> tuple[PlayedTube, HostLink]:
 
     welcome = Welcome(
         hello={},
+        base=Path("/"),
         folder=folder,
         check=lambda facts: "",
         ready=lambda link: None,
         refuse=lambda link, why, traceback: None,
         took=lambda seconds: None,
+        broke=lambda link, why: None,
+        failed=lambda link, why: None,
     )
     tube = PlayedTube()
     return tube, HostLink(tube, welcome, lease_seconds=LEASE_SECONDS, clock=lambda: clock[0])
@@ -329,7 +410,7 @@ def play(clock: list[float]) -> tuple[PlayedTube, HostLink]:
 def test_no_attempt_is_sent_before_the_first_pong(cluster: ClusterBench) -> None:
     async def scenario() -> None:
         tube, link = play([0.0])
-        tube.say("up", facts={"place": "p"})
+        tube.say("up", facts={"place": "p"}, mark="m", sight="s")
         tube.say("ready", sees_folder=True)
         await cluster.eventually(lambda: link.place == "p" and link.sees_folder, "the host is up")
         assert not link.is_usable
