@@ -29,7 +29,7 @@ Settings = Annotated[list[str] | None, typer.Option("--set", metavar="K=V", help
 Concurrency = Annotated[int | None, typer.Option("-j", "--concurrency", metavar="N", help="Items in flight at a time.")]
 On = Annotated[
     str | None,
-    typer.Option("--on", metavar="CLUSTER", help="Run items on a cluster: dask, dask://…, slurm, ray; here: not."),
+    typer.Option("--on", metavar="CLUSTER", help="Run items on a cluster: dask, dask://…, slurm, ray; or here."),
 ]
 Timeout = Annotated[
     str | None, typer.Option("--timeout", metavar="TIME", help="Time limit of an attempt, such as 90s or 5m.")

@@ -110,17 +110,17 @@ def opening_lines(planned: Planned, name: str) -> Iterator[str]:
     job, plan, output = planned.job, planned.plan, shown_path(planned.output)
     if not planned.resumed:
         at_a_time = f", {job.concurrency} at a time" if job.concurrency > 1 else ""
-        yield f"{job.name}: {counted(plan.total, 'item')}, {agent_of(job)}{at_a_time} → {output}"
+        yield f"{job.name}: {counted(plan.total, 'item')}, {agent_of(job)}{at_a_time}{cluster_of(job)} → {output}"
         if planned.last is not None:
             yield f"  the last run {last_run(planned.last)}"
         if plan.others:
             yield f"  {_KINDS['others']}: {plan.others:,}"
     else:
         if planned.from_run:
-            yield f"{job.name}: a new run, {_share(planned)} to run → {output}"
+            yield f"{job.name}: a new run, {_share(planned)} to run{cluster_of(job)} → {output}"
         else:
             begun = began_at(planned.run_id)
-            yield f"{job.name}: resuming the run of {begun} (launch {planned.launch}) → {output}"
+            yield f"{job.name}: resuming the run of {begun} (launch {planned.launch}){cluster_of(job)} → {output}"
         yield from count_lines(planned, name)
     for note in planned.notes:
         yield f"  {clean(note)}"
@@ -174,13 +174,18 @@ def _examples(keys: Sequence[str], count: int) -> str:
     return f" ({shown}{', …' if count > len(keys) else ''})"
 
 
+def cluster_of(job: Job) -> str:
+    """Where the items run, if not on this machine alone."""
+    return f" on {clean(job.engine.on)}" if job.engine is not None else ""
+
+
 def limits_of(job: Job) -> str:
     from agentrun.values.units import format_duration as exactly
 
     def format_duration(seconds: float) -> str:
         return exactly(seconds).replace("m00s", "m").replace("h00m", "h")
 
-    parts = [f"{job.concurrency} at a time"]
+    parts = [f"{job.concurrency} at a time{cluster_of(job)}"]
     parts.append(f"{format_duration(job.timeout_seconds)} per attempt" if job.timeout_seconds else "no timeout")
     parts.append("no retries" if not job.retries else "1 retry" if job.retries == 1 else f"{job.retries} retries")
     if job.rate is not None:

@@ -15,7 +15,10 @@ HERE = "here"
 """The word for no cluster at all, where a job file or an earlier launch has one."""
 LEASE_SECONDS = 30.0
 LEAST_LEASE_SECONDS = 2.0
-EXAMPLES = '"dask", "dask://host:8786", "slurm", "ray" or "ray:host:6379"'
+WORDS = (
+    "dask, dask://HOST:8786, dask:/path/of/scheduler.json, dask:MODULE:CLASS, ssh, slurm, kubernetes, ray, "
+    "ray:HOST:6379, ray://HOST:10001, or here"
+)
 _ALIASES = {
     "slurm": "dask:dask_jobqueue:SLURMCluster",
     "kubernetes": "dask:dask_kubernetes.operator:KubeCluster",
@@ -54,17 +57,15 @@ class EngineSpec:
 def read_engine(values: Values) -> EngineSpec | None:
     """None if the job runs on this machine alone."""
     below = values.below("engine")
-    text = values.text("engine.on", f"write {EXAMPLES}")
+    text = values.text("engine.on", f"write {WORDS}")
     if text is None:
         if below:
-            raise next(iter(below.values())).refuse(f"is given, but not where to run; write on = {EXAMPLES}")
+            raise next(iter(below.values())).refuse('needs a cluster: add one to [engine], such as on = "dask"')
         return None
     value = values.get("engine.on")
     assert value is not None
-    if text.strip() == HERE:
-        return None
-    found = _where(value, text.strip())
-    return EngineSpec(
+    found = _where(value, text.strip()) if text.strip() != HERE else {"kind": "dask"}
+    spec = EngineSpec(
         on=text.strip(),
         options=_options(values, found),
         adapt=_adapt(values, found),
@@ -73,6 +74,7 @@ def read_engine(values: Values) -> EngineSpec | None:
         lease_seconds=_lease(values),
         **found,
     )
+    return spec if spec.on != HERE else None
 
 
 def _where(value: Value, text: str) -> dict[str, Any]:
@@ -96,7 +98,7 @@ def _where(value: Value, text: str) -> dict[str, Any]:
         if _ADDRESS.fullmatch(rest):
             return {"kind": "ray", "address": rest}
         raise value.wants("write ray:HOST:6379, or ray://HOST:10001 for a client server")
-    raise value.wants(f"write {EXAMPLES}, or {HERE} for this machine alone")
+    raise value.wants(f"write {WORDS}")
 
 
 def _options(values: Values, where: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -105,7 +107,7 @@ def _options(values: Values, where: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(value.found, Mapping):
         raise value.wants("write a table: [engine.options] on a line of its own, its values below it")
     if where.get("address") or where.get("file"):
-        raise value.refuse("is for a cluster that is started for the launch; this one is there already: leave it out")
+        raise value.refuse("works only with a cluster that the launch starts; remove it")
     return dict(value.found)
 
 
@@ -119,9 +121,9 @@ def _adapt(values: Values, where: Mapping[str, Any]) -> Mapping[str, int] | None
     if any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in found.values()):
         raise value.wants(what)
     if where["kind"] != "dask" or where.get("address") or where.get("file"):
-        raise value.refuse("is for a Dask cluster that is started for the launch: leave it out")
+        raise value.refuse("works only with a Dask cluster that the launch starts; remove it")
     if found.get("minimum", 0) > found.get("maximum", found.get("minimum", 0)):
-        raise value.wants("the minimum is more than the maximum")
+        raise value.wants("write a minimum that is no more than the maximum")
     return dict(found)
 
 

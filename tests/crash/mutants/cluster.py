@@ -81,7 +81,7 @@ MUTANTS = [
         "ClusterExecutor.run",
         "await self._wait_for_earlier(attempt.item.key)",
         "",
-        (f"{LOSSES}::test_an_attempt_that_is_cancelled_on_a_host_that_is_cut_off_comes_before_the_next_one",),
+        (f"{LOSSES}::test_an_attempt_that_is_cancelled_on_a_host_that_is_cut_off_ends_before_the_next_one_begins",),
     ),
     Mutant(
         "a stop forgets where it could not end everything",

@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import inspect
 import ipaddress
 import logging
 import math
 import os
+import signal
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import dask
 
 # Before `distributed` is imported, which reads it then: what it logs would be drawn into the launch's own lines.
-dask.config.set({"logging": {"distributed": "critical", **(dask.config.get("logging", None) or {})}})
+SILENT = {"distributed": "critical", "tornado.application": "critical"}
+dask.config.set({"logging": {**SILENT, **(dask.config.get("logging", None) or {})}})
 
 from distributed import Client, LocalCluster, Security  # noqa: E402
 from distributed.comm import connect, get_address_host  # noqa: E402
@@ -34,8 +38,11 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 30.0
 FENCE_SECONDS = 10.0
 CLOSE_SECONDS = 10.0
+REPLACE_SECONDS = 5.0
 SHORT_SLOT_SECONDS, AGAIN_SECONDS = 5.0, 2.0
 """A slot that ended sooner than this is asked for again only after a pause."""
+IDLE_TIMEOUT = "30 minutes"
+"""When a scheduler on another machine ends, and its workers, after the death of the runner: longer than any lease."""
 PRELOAD = "agentrun.executors.cluster.dask_worker"
 
 
@@ -85,6 +92,7 @@ class DaskEngine:
         self._topic = f"agentrun-{uuid.uuid4().hex[:12]}"
         self._cluster: Any = None
         self._client: Any = None
+        self._replacing: asyncio.Task[None] | None = None
 
     # ---- the cluster
 
@@ -96,7 +104,7 @@ class DaskEngine:
             elif spec.file:
                 where = {"scheduler_file": spec.file}
             else:
-                self._cluster = await self._start_cluster()
+                await self._start_cluster()
                 where = {"address": self._cluster}
             self._client = await Client(
                 **where, asynchronous=True, set_as_default=False, timeout=CONNECT_SECONDS, name="agentrun"
@@ -106,7 +114,8 @@ class DaskEngine:
                 f"{self.name}: no Dask scheduler answers there ({_words(error)}); start it, then resume"
             ) from error
 
-    async def _start_cluster(self) -> Any:
+    async def _start_cluster(self) -> None:
+        """The cluster is there before it is up: of one that fails to start, `close` ends what has been started."""
         spec = self._spec
         if not spec.deployer:
             workers = max(1, min(self._concurrency, os.cpu_count() or 1))
@@ -120,28 +129,70 @@ class DaskEngine:
                 "silence_logs": logging.CRITICAL,
                 "preload": PRELOAD,
             }
-            cluster = await LocalCluster(**{**options, **spec.options}, asynchronous=True)
-        else:
-            cluster = await self._deploy()
-        if spec.adapt is not None:
-            cluster.adapt(**spec.adapt)
-        elif spec.deployer and "n_workers" not in spec.options and not cluster.scheduler_info["workers"]:
-            # Such as a cluster of Slurm jobs, which has none at first.
-            cluster.scale(cores=self._concurrency)
-        return cluster
+            self._cluster = LocalCluster(**{**options, **spec.options}, asynchronous=True)
+            await self._cluster
+            await self._size()
+            return
+        self._cluster = self._deploy()
+        if spec.adapt is not None and not _can_grow(self._cluster):
+            raise UsageError(f"{self.name}: [engine.options] name all workers, so they cannot adapt; leave adapt out")
+        elsewhere: dict[str, Any] = {}
+        if not isinstance(self._cluster, LocalCluster):
+            # SSHCluster hands our configuration on, and waits until what it has started logs that it is up.
+            idle = dask.config.get("distributed.scheduler.idle-timeout", None) or IDLE_TIMEOUT
+            elsewhere = {"logging": {"distributed": "info"}, "distributed.scheduler.idle-timeout": idle}
+        try:
+            with dask.config.set(elsewhere):
+                await self._cluster
+            await self._size()
+        except Exception as error:
+            why = UsageError if isinstance(error.__cause__, ImportError) else LaterError
+            raise why(
+                f"{self.name}: the cluster could not be started ({_words(error)}); check [engine.options], then resume"
+            ) from error
 
-    async def _deploy(self) -> Any:
+    def _deploy(self) -> Any:
         module, _, name = self._spec.deployer.partition(":")
         try:
-            deployer = getattr(importlib.import_module(module), name)
+            with _signals_kept():
+                deployer = getattr(importlib.import_module(module), name)
         except ModuleNotFoundError as error:
             raise UsageError(f'{self.name}: there is no package "{error.name}" here; install it') from error
         except AttributeError:
             raise UsageError(f"{self.name}: {module} has no {name}; write dask:MODULE:CLASS") from None
         try:
-            return await deployer(**self._spec.options, asynchronous=True)
-        except TypeError as error:
+            with warnings.catch_warnings():
+                # KubeCluster makes a coroutine that nobody awaits, beside the one that starts it.
+                warnings.simplefilter("ignore", RuntimeWarning)
+                return deployer(**self._spec.options, asynchronous=True)
+        except (TypeError, ValueError) as error:
             raise UsageError(f"{self.name}: {name} does not take [engine.options] as they are: {error}") from error
+
+    async def _size(self) -> None:
+        """Ask for workers. What asks for them is a coroutine with some deployers, and with others done on return."""
+        spec, cluster = self._spec, self._cluster
+        if "n_workers" not in spec.options and _can_grow(cluster) and not _has_workers(cluster):
+            # Such as a cluster of Slurm jobs, which has none at first.
+            if spec.adapt is not None:
+                wanted = {"n": max(1, spec.adapt.get("minimum", 0))}
+            else:
+                knows_cores = "cores" in inspect.signature(cluster.scale).parameters
+                wanted = {"cores" if knows_cores else "n": self._concurrency}
+            await _finish(cluster.scale(**wanted))
+            # Here a job that is refused is an error. Once the cluster adapts, it would be one that nobody sees.
+            await cluster
+        if spec.adapt is not None:
+            await _finish(cluster.adapt(**spec.adapt))
+        elif spec.deployer and _can_grow(cluster):
+            self._replacing = asyncio.ensure_future(self._replace_lost())
+
+    async def _replace_lost(self) -> None:
+        """Workers for those that are gone, such as Slurm jobs at their walltime. A cluster that adapts sees to it."""
+        while True:
+            await asyncio.sleep(REPLACE_SECONDS)
+            with suppress(Exception):
+                # Not cut off in the middle of a submission, or nobody would know of the job.
+                await asyncio.shield(_finish(self._cluster))
 
     def caution(self, *, has_secrets: bool) -> str:
         address = str(self._client.scheduler.address)
@@ -159,6 +210,8 @@ class DaskEngine:
         return f"it has {len(workers)} workers with {threads} threads"
 
     async def close(self) -> None:
+        if self._replacing is not None:
+            self._replacing.cancel()
         for one in (self._client, self._cluster):
             if one is not None:
                 with suppress(Exception):
@@ -232,6 +285,32 @@ class DaskEngine:
                 await asyncio.sleep(AGAIN_SECONDS)
 
 
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Importing dask_jobqueue 0.9.0 makes Ctrl-C end the process at once; in a thread, as of a notebook, it fails."""
+    take = signal.signal
+    signal.signal = lambda number, _: signal.getsignal(number)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        signal.signal = take
+
+
+def _can_grow(cluster: Any) -> bool:
+    """Not with SSHCluster, which does not know of what kind another worker would be."""
+    return getattr(cluster, "new_spec", ...) is not None
+
+
+def _has_workers(cluster: Any) -> bool:
+    """Also if they are still on the way, where the deployer has such a plan."""
+    return bool(getattr(cluster, "plan", None) or cluster.scheduler_info["workers"])
+
+
+async def _finish(found: Any) -> None:
+    if inspect.isawaitable(found):
+        await found
+
+
 def _is_loopback(address: str) -> bool:
     try:
         return ipaddress.ip_address(get_address_host(address)).is_loopback
@@ -248,4 +327,4 @@ def _restored(result: Any) -> Any:
 
 
 def _words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".rstrip(": ")
+    return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")

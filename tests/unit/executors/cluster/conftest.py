@@ -31,7 +31,7 @@ class Cluster:
     """An executor on an engine for tests, and what it told the launch."""
 
     executor: ClusterExecutor
-    engine: HereEngine
+    engine: Any
     use: EngineUse
     warnings: list[str] = field(default_factory=list)
     commits: list[list[str]] = field(default_factory=list)
@@ -54,7 +54,7 @@ class ClusterBench:
         self,
         source: str = "",
         *,
-        engine: HereEngine | None = None,
+        engine: Any = None,
         concurrency: int = 1,
         sees_folder: bool = True,
         environ: dict[str, str] | None = None,

@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from agentrun.agents.attempt import Attempt, Outcome
 from agentrun.agents.messages import Message, Received, Reply
 from agentrun.errors import AgentError, UsageError
 from agentrun.executors.cluster.fence import facts
+from agentrun.executors.cluster.hello import landmark, sees_folder
 from agentrun.executors.port import Joined
+from agentrun.item import Item
 from cluster.here import HereEngine
 from unit.executors.cluster.conftest import ClusterBench, written
 
@@ -357,5 +362,70 @@ def test_the_width_follows_the_slots_and_short_attempts_are_sent_ahead(cluster: 
             assert made.executor.width == 6
             made.executor._seconds = 5.0
             assert made.executor.width == 3
+
+    cluster.run(scenario())
+
+
+def test_an_item_s_file_that_is_not_in_the_job_s_folder_is_sent_to_a_host_that_sees_the_folder(
+    cluster: ClusterBench, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """What lies there under the same path may be something else."""
+    outside = tmp_path_factory.mktemp("outside") / "a.txt"
+    outside.write_text("the runner's")
+    (cluster.folder / "linked").symlink_to(outside.parent)
+    inside = cluster.folder / "b.txt"
+    inside.write_text("in the folder")
+
+    async def scenario() -> None:
+        async with cluster.cluster("def agent(item): return [str(item.path), item.path.read_text()]") as made:
+            for path, is_sent in ((outside, True), (cluster.folder / "linked" / "a.txt", True), (inside, False)):
+                item = Item(index=0, key=path.name, path=path)
+                outcome = await made.executor.run(replace(cluster.attempt(), item=item), cluster.bench.channel)
+                found, text = cluster.output(outcome)
+                assert text == path.read_text() and (found != str(path)) == is_sent
+                assert Path(found).exists() != is_sent, "the copy is removed"
+
+    cluster.run(scenario())
+
+
+def test_another_copy_of_the_job_s_folder_is_not_taken_for_it(tmp_path: Path) -> None:
+    base, copy = tmp_path / "a", tmp_path / "b"
+    base.mkdir()
+    (base / "agent.py").write_text("1")
+    shutil.copytree(base, copy)
+    nonce = tmp_path / "state" / "seen-by"
+    nonce.parent.mkdir()
+    nonce.write_text("word")
+    hello = {"nonce_path": str(nonce), "nonce": "word", "base": str(base), "landmark": landmark(base)}
+    assert sees_folder(hello)
+    assert not sees_folder({**hello, "base": str(copy)})
+    assert not sees_folder({**hello, "nonce": "another word"})
+    assert not sees_folder({**hello, "base": str(tmp_path / "nowhere")})
+
+
+def test_a_machine_that_ends_every_attempt_at_once_does_not_attract_the_others(cluster: ClusterBench) -> None:
+    def attempt_with_file(n: int) -> Attempt:
+        return replace(cluster.attempt(n), item=Item(index=n, key=f"k{n}", path=Path(__file__)))
+
+    async def scenario() -> None:
+        engine = HereEngine(hosts=2)
+        source = "def agent(item): return 1"
+        async with cluster.cluster(source, engine=engine, concurrency=2, sees_folder=False) as made:
+            await cluster.eventually(lambda: made.executor.width == 2, "both hosts are up")
+            full = engine.tubes_so_far[0]
+            # In the place of a folder, as if its disk were full.
+            Path(full.relay._scratch, "items").write_text("")
+            ended: list[Outcome] = []
+            while not made.warnings:
+                ended.append(await made.executor.run(attempt_with_file(len(ended)), cluster.bench.channel))
+            assert ended[-1].failure is not None and ended[-1].failure.code == "host_lost"
+            assert "cannot be put in place" in ended[-1].failure.message
+            assert (
+                made.warnings[0].startswith(f"{full.where}: ") and "nothing more is started there" in made.warnings[0]
+            )
+            assert made.executor.width == 2, "one host, with an item and the next"
+            for n in range(5):
+                outcome = await made.executor.run(attempt_with_file(10 + n), cluster.bench.channel)
+                assert outcome.kind == "done"
 
     cluster.run(scenario())

@@ -11,6 +11,7 @@ import fcntl
 import os
 import signal
 import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from agentrun.executors.cluster.fence import facts, fence, sight
 from agentrun.executors.cluster.lanes import Incoming
 from agentrun.executors.cluster.lease import MARGIN_SECONDS
 from agentrun.executors.cluster.link import HostLink, Welcome
-from agentrun.executors.cluster.port import Broken
+from agentrun.executors.cluster.port import Broken, HostSpec
 from agentrun.system.guardian import LAUNCH_VARIABLE
 from cluster.here import HereEngine, HereTube, on_lanes
 from unit.executors.cluster.conftest import LEASE_SECONDS, Cluster, ClusterBench, written
@@ -74,7 +75,8 @@ class Losing:
         self.running = asyncio.ensure_future(self.made.executor.run(attempt, self.cluster.bench.channel))
         await self.cluster.eventually(lambda: written(self.cluster.folder / "begun") == "x", "the attempt runs")
         assert is_held(self.lock)
-        return self.made.engine.tubes_so_far[0]
+        tube: HereTube = self.made.engine.tubes_so_far[0]
+        return tube
 
     async def lost(self) -> str:
         """Why it was lost; at that moment nothing of it is alive."""
@@ -135,23 +137,31 @@ def test_a_host_that_is_cut_off_is_ended_by_whoever_sees_its_processes(cluster: 
     cluster.run(scenario())
 
 
-def test_an_attempt_that_is_cancelled_on_a_host_that_is_cut_off_comes_before_the_next_one(
+def test_an_attempt_that_is_cancelled_on_a_host_that_is_cut_off_ends_before_the_next_one_begins(
     cluster: ClusterBench,
 ) -> None:
     """A stop does not wait for the lease: the place stays named. But another attempt does."""
 
     async def scenario() -> None:
-        async with cluster.cluster(HOLDING) as made:
-            losing = Losing(cluster, made)
-            tube = await losing.begin()
-            tube.cut()
-            await cluster.eventually(lambda: bool(made.warnings), "it is given up")
-            losing.running.cancel()
+        one, other = tubes = PlayedTube(), PlayedTube()
+        async with cluster.cluster("def agent(item): pass", engine=PlayedEngine(*tubes), concurrency=2) as made:
+            one.come_up("p1")
+            await cluster.eventually(lambda: made.executor.width == 1, "the first host is up")
+            running = asyncio.ensure_future(made.executor.run(cluster.attempt(), cluster.bench.channel))
+            await cluster.eventually(lambda: "attempt" in one.sent, "the attempt is sent")
+            one.said.put_nowait(Broken("the cable is cut"))
+            await cluster.eventually(lambda: bool(made.warnings), "the host is given up")
+            running.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await losing.running
-            assert is_held(losing.lock) and made.executor.places_left == made.use.hosts == [facts()["place"]]
-            await losing.again()
-            assert made.executor.places_left == []
+                await running
+            assert made.executor.places_left == made.use.hosts == ["p1"]
+            other.come_up("p2")
+            again = asyncio.ensure_future(made.executor.run(cluster.attempt(), cluster.bench.channel))
+            await cluster.eventually(lambda: "attempt" in other.sent, "the next attempt is sent")
+            assert made.executor.places_left == [], "another attempt began, while the first one may be alive"
+            again.cancel()
+            other.said.put_nowait(b"")
+            await asyncio.wait({again})
 
     cluster.run(scenario())
 
@@ -251,7 +261,7 @@ def test_what_a_host_sends_and_cannot_be_used_loses_the_attempt_only_when_it_has
             name = "../evil" if sends == "a name that is no name" else ""
             parts = {"work": archive_of((name, "x")) if name else b"garbage"}
             tube.say("say", parts, id=attempt.id, message={"type": "log", "text": "x", "no": 1})
-        await cluster.eventually(lambda: "close" in tube.sent, "the host is to end")
+        await cluster.eventually(lambda: "close" in tube.sent or running.done(), "the host is to end")
         pongs = tube.sent.count("pong")
         tube.say("ping", n=2)
         await asyncio.sleep(0.1)
@@ -372,6 +382,11 @@ class PlayedTube:
         self.said: asyncio.Queue[bytes | Exception] = asyncio.Queue()
         self._incoming = Incoming()
 
+    def come_up(self, place: str) -> None:
+        self.say("up", facts={**facts(), "place": place}, mark=place, sight=place)
+        self.say("ready", sees_folder=True)
+        self.say("ping", n=1)
+
     def say(self, kind: str, parts: dict[str, bytes] | None = None, /, **fields: Any) -> None:
         self.said.put_nowait(on_lanes(kind, parts, **fields))
 
@@ -383,6 +398,34 @@ class PlayedTube:
         if isinstance(found, Exception):
             raise found
         return found
+
+    async def close(self) -> None:
+        pass
+
+
+class PlayedEngine:
+    """Gives these tubes, and nothing else."""
+
+    name = "played"
+
+    def __init__(self, *tubes: PlayedTube) -> None:
+        self._tubes = tubes
+
+    async def connect(self) -> None:
+        pass
+
+    def caution(self, *, has_secrets: bool) -> str:
+        return ""
+
+    async def everywhere(self, function: Callable[..., Any], *args: Any) -> Mapping[str, Any]:
+        return {}
+
+    async def tubes(self, wanted: int, spec: HostSpec, changed: Callable[[], None]) -> AsyncIterator[PlayedTube]:
+        for tube in self._tubes:
+            yield tube
+
+    async def describe(self) -> str:
+        return "it has 2 hosts"
 
     async def close(self) -> None:
         pass
