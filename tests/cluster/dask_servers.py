@@ -55,9 +55,7 @@ class DaskServers:
 
     def __enter__(self) -> DaskServers:
         try:
-            options = ("--host", self._host, "--port", "0", "--dashboard-address", f"{LOOPBACK}:0")
-            process = self._start(SCHEDULER, [*self._prefix, DASK, "scheduler", *self._common, *options], {})
-            eventually(self._is_up, "the scheduler listens", alive=process)
+            self.start_scheduler()
             for number in range(self._workers):
                 self.start_worker(f"worker-{number}", threads=self._threads, has_nanny=True)
         except BaseException:
@@ -78,6 +76,14 @@ class DaskServers:
     def on(self) -> str:
         """The address for `--on`, such as `dask://127.0.0.1:8786`."""
         return str(json.loads(self.file.read_text())["address"]).replace("tcp:", "dask:")
+
+    def start_scheduler(self) -> None:
+        """Again at the same address, if it was killed."""
+        port = self.on.rpartition(":")[2] if self.file.exists() else "0"
+        self.file.unlink(missing_ok=True)
+        options = ("--host", self._host, "--port", port, "--dashboard-address", f"{LOOPBACK}:0")
+        process = self._start(SCHEDULER, [*self._prefix, DASK, "scheduler", *self._common, *options], {})
+        eventually(self._is_up, "the scheduler listens", alive=process)
 
     # ---- workers
 

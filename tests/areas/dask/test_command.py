@@ -83,3 +83,26 @@ def test_items_run_only_where_the_resources_are_that_they_need(
     finish(launch)
     check_same(job, here)
     assert {line.partition(": ")[0] for line in job.lines("ran.log")} == {"gpu"}
+
+
+@pytest.mark.parametrize(
+    ("engine", "code", "told"),
+    [
+        ('on = "dask"\noptions = { n_wrokers = 3 }', 2, "rejected [engine.options]: it has no option 'n_wrokers'"),
+        ('on = "dask"\noptions = { n_workers = "x" }', 2, "dask: LocalCluster rejected [engine.options]: "),
+        ('on = "dask:distributed:Client"', 2, "Client is not a cluster class of Dask; write one, such as"),
+        ('on = "dask:distributed:Nope"', 2, "distributed has no Nope; write dask:MODULE:CLASS"),
+        ('on = "dask:nothere:Class"', 2, 'there is no package "nothere" here; install it'),
+        ('on = "dask:nowhere.json"', 75, "/nowhere.json; start the scheduler with --scheduler-file /"),
+    ],
+)
+def test_a_cluster_that_cannot_be_had_is_told_in_a_line_and_the_run_before_is_as_it_was(
+    tmp_path: Path, engine: str, code: int, told: str
+) -> None:
+    job = make_job(tmp_path / "job", more=f"[engine]\n{engine}\n")
+    assert job.run("start", "job.toml", "--on", "here", "--limit", "1").returncode == 4
+    state = job / ".agentrun" / "j" / "state.json"
+    before = state.read_bytes()
+    ended = job.run("start", "job.toml", "--fresh", "--yes")
+    assert ended.returncode == code and told in ended.stderr, ended.stderr
+    assert "Traceback" not in ended.stderr and state.read_bytes() == before

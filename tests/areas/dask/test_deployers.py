@@ -397,7 +397,7 @@ def test_a_worker_over_ssh_that_does_not_start_ends_the_launch_and_the_scheduler
 def test_hosts_over_ssh_cannot_adapt(ssh: SshServer, tmp_path: Path) -> None:
     job = make_job(tmp_path / "job", more=on_ssh(ssh.connect_options(), more="adapt = { maximum = 2 }"))
     ended = job.run("start", "job.toml")
-    assert ended.returncode == 2 and "leave adapt out" in ended.stderr
+    assert ended.returncode == 2 and "remove adapt" in ended.stderr
     assert ssh.alive() == {}
 
 

@@ -31,6 +31,24 @@ def test_a_scheduler_that_dies_ends_the_launch_with_75_and_nothing_goes_on(begin
     assert [one["text"] for one in job.outputs()] == [f"ITEM {n}" for n in range(8)]
 
 
+def test_a_scheduler_that_is_started_again_gives_slots_again(begin: Begin, tmp_path: Path) -> None:
+    job = make_job(tmp_path / "job", more='[engine]\non = "here"\nlease = "4s"\n')
+    (job / "hold").touch()
+    with serve_dask() as servers:
+        servers.start_worker("first", WORKER="first")
+        launch = begin("start", "job.toml", "--on", servers.on, "-j", "2", cwd=job.folder)
+        eventually(lambda: len(job.ran()) == 2, "two items run", alive=launch)
+        servers.kill("scheduler")
+        servers.kill("first")
+        servers.start_scheduler()
+        servers.start_worker("second", WORKER="second")
+        (job / "hold").unlink()
+        told = finish(launch)
+    assert "the connection was lost; 2 items will be retried within 6 s" in told and "distributed" not in told
+    assert [one["text"] for one in job.outputs()] == [f"ITEM {n}" for n in range(8)]
+    assert {line.partition(": ")[0] for line in job.lines("ran.log")[2:]} == {"second"}
+
+
 def test_an_address_where_nothing_listens_is_exit_75_before_long(tmp_path: Path) -> None:
     job = make_job(tmp_path / "job")
     with socket.socket() as bound:  # and does not listen: nobody else gets the port
@@ -38,5 +56,6 @@ def test_an_address_where_nothing_listens_is_exit_75_before_long(tmp_path: Path)
         began = time.monotonic()
         ended = job.run("start", "job.toml", "--on", f"dask://127.0.0.1:{bound.getsockname()[1]}")
     assert ended.returncode == 75, ended.stderr
-    assert "no Dask scheduler answers there" in ended.stderr and "Traceback" not in ended.stderr
+    assert "no Dask scheduler answers there (nothing listens at 127.0.0.1:" in ended.stderr
+    assert "Traceback" not in ended.stderr
     assert time.monotonic() - began < PATIENCE_SECONDS and job.ran() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentrun.errors import UsageError
@@ -19,6 +20,8 @@ def open_engine(job: Job) -> Engine:
         if spec.kind == "dask":
             from agentrun.executors.cluster.dask_engine import DaskEngine
 
+            if spec.file:
+                spec = replace(spec, file=str(job.base / spec.file))
             return DaskEngine(spec, concurrency=job.concurrency)
         from agentrun.executors.cluster.ray_engine import RayEngine
 

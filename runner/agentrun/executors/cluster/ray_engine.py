@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from agentrun.errors import LaterError, UsageError
 from agentrun.executors.cluster.frames import Cutter, HostFrame, make_frame
+from agentrun.executors.cluster.knock import knock
 from agentrun.executors.cluster.port import Broken, HostSpec
 from agentrun.executors.cluster.ray_local import SessionFolder, make_environ, make_options
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 if find_spec("ray") is None:
     raise ModuleNotFoundError("there is no package ray", name="ray")
 
-KNOCK_SECONDS = 10.0
 CONNECT_SECONDS = 30.0
 START_SECONDS = 90.0
 """How long a Ray of our own may take to start: some 6 s, and several times that on a busy machine."""
@@ -95,7 +95,7 @@ class RayEngine:
     async def connect(self) -> None:
         spec = self._spec
         if spec.address:
-            await self._knock()
+            await knock(self.name, "Ray", spec.address)
         options: dict[str, Any] = {}
         if not spec.address:
             options = make_options(spec.options, cpus=self._concurrency, folder=self._folder)
@@ -110,16 +110,6 @@ class RayEngine:
             if spec.address:
                 raise LaterError(f"{self.name}: no Ray answers there ({why}); start it, then resume") from error
             raise LaterError(f"{self.name}: Ray could not be started ({why})") from error
-
-    async def _knock(self) -> None:
-        """Whether there is anything at all: Ray itself takes long to say so, and says it to the terminal."""
-        host, _, port = self._spec.address.rpartition(":")
-        try:
-            async with asyncio.timeout(KNOCK_SECONDS):
-                _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-        except (OSError, TimeoutError, OverflowError) as error:
-            raise LaterError(f"{self.name}: no Ray answers there ({_words(error)}); start it, then resume") from error
-        writer.close()
 
     async def _start_driver(self) -> None:
         ours, theirs = socket.socketpair()
