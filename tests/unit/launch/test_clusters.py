@@ -18,6 +18,7 @@ from agentrun.executors.port import Elastic, Joined
 from agentrun.job.engine import EngineSpec
 from agentrun.launch.attempts import LOSSES, LOSSES_IN_COMPANY
 from unit.launch.bench import FakeExecutor, Hooked, Script, World, answer
+from waiting import eventually_on_loop
 
 
 class FakeCluster(FakeExecutor, Elastic):
@@ -302,12 +303,12 @@ def test_a_slot_that_comes_while_a_checkpoint_is_written_is_used_when_that_is_on
     async def during(launch: object) -> None:
         nonlocal loop
         loop = asyncio.get_running_loop()
-        while not executor.live:
-            await asyncio.sleep(0.001)
+        await eventually_on_loop(lambda: executor.live, "the first item runs")
         executor.set_width(2)
-        while len(executor.live) < 4:
-            await asyncio.sleep(0.001)
-        go.set()
+        try:
+            await eventually_on_loop(lambda: len(executor.live) == 4, "four items run")
+        finally:
+            go.set()
 
     cluster_world.hook = hook
     cluster_world.job = replace(cluster_world.job, concurrency=4)
