@@ -28,14 +28,14 @@ class Outgoing:
 
     def __init__(self) -> None:
         self._urgent: deque[bytes] = deque()
-        self._ordinary: deque[memoryview] = deque()
+        self._ordinary: deque[bytes | memoryview] = deque()
         self._room = WINDOW_BYTES
 
     def put(self, frame: bytes, *, is_urgent: bool) -> None:
         if is_urgent:
             self._urgent.append(frame)
         else:
-            self._ordinary.append(memoryview(frame))
+            self._ordinary.append(frame)
 
     def acknowledge(self, size: int) -> None:
         """The other side has so many bytes more of the ordinary lane."""
@@ -47,14 +47,13 @@ class Outgoing:
         while self._urgent:
             _add(out, _URGENT, self._urgent.popleft())
         piece, most = bytearray(), min(PIECE_BYTES, self._room)
-        while self._ordinary and len(piece) < most:
-            frame = self._ordinary[0]
-            part = frame[: most - len(piece)]
-            piece += part
-            if len(part) == len(frame):
-                self._ordinary.popleft()
-            else:
-                self._ordinary[0] = frame[len(part) :]
+        while self._ordinary and (room := most - len(piece)) > 0:
+            frame = self._ordinary.popleft()
+            if len(frame) > room:
+                rest = memoryview(frame)
+                frame = rest[:room]
+                self._ordinary.appendleft(rest[room:])
+            piece += frame
         if piece:
             self._room -= len(piece)
             _add(out, _ORDINARY, piece)
@@ -74,17 +73,19 @@ class Incoming:
         self._taken = 0
 
     def feed(self, data: bytes) -> Iterator[HostFrame]:
-        self._data += data
-        while len(self._data) >= _HEADER.size:
-            lane, size = _HEADER.unpack_from(self._data)
-            end = _HEADER.size + size
-            if len(self._data) < end:
-                return
-            piece = bytes(self._data[_HEADER.size : end])
-            del self._data[:end]
+        # What arrives is most often whole, and needs no copy then.
+        found = data if not self._data else bytes(self._data + data)
+        at = 0
+        while len(found) - at >= _HEADER.size:
+            lane, size = _HEADER.unpack_from(found, at)
+            begin = at + _HEADER.size
+            if len(found) - begin < size:
+                break
+            at = begin + size
             if lane == _ORDINARY:
                 self._taken += size
-            yield from self._cutters[lane].feed(piece)
+            yield from self._cutters[lane].feed(found[begin:at])
+        self._data = bytearray(found[at:])
 
     def acknowledgement(self) -> bytes:
         """A frame for the other side, from time to time; otherwise empty."""
