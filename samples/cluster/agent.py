@@ -13,10 +13,10 @@ OPEN_MINUTES = 8 * 60
 
 
 def simulate(item: Any, ctx: Any) -> dict[str, Any]:
-    plan = {"people": int(item.data["people"])}
-    plan |= {name: float(item.data[name]) for name in ("calls_per_hour", "minutes_per_call")}
+    row = item.data
+    plan = {"calls_per_hour": float(row["calls_per_hour"]), "minutes_per_call": float(row["minutes_per_call"])}
     # A finished step is not done again, on whichever machine the item continues.
-    waits = ctx.step("days", simulate_days, item.key, ctx.params["days"], **plan)
+    waits = ctx.step("days", simulate_days, item.key, ctx.params["days"], int(row["people"]), **plan)
     # A file for each item. If the worker is on another machine, it comes back to the runner's.
     with open(ctx.out / "days.csv", "w", newline="") as file:
         csv.writer(file).writerows([("day", "mean wait in minutes"), *enumerate(waits, 1)])

@@ -84,12 +84,7 @@ class EvidentJob:
 
     def is_alive(self, key: str) -> bool:
         """Whether anything of an attempt of the item is alive."""
-        with open(self.folder / "locks" / str(int(key.removeprefix("item-"))), "a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
+        return is_held(self.folder / "locks" / str(int(key.removeprefix("item-"))))
 
     def check_faults(self) -> None:
         """Nothing has been done twice so far."""
@@ -110,3 +105,13 @@ class EvidentJob:
     def _lines(self, name: str) -> list[str]:
         path = self.folder / name
         return path.read_text().splitlines() if path.exists() else []
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody holds the flock of a file."""
+    with open(path, "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

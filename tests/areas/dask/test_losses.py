@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import uuid
@@ -12,6 +11,7 @@ import pytest
 
 from areas.dask.conftest import Begin, finish, make_job
 from cluster.dask_servers import DaskServers, carriers, serve_dask
+from cluster.evidence import is_held
 from waiting import eventually
 
 HOLDING = """
@@ -39,15 +39,6 @@ HOLDING = """
         return item.text.upper()
     """
 """Waits for `go`, and when it is run again for `finish`."""
-
-
-def is_held(path: Path) -> bool:
-    with open(path, "a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
 
 
 def test_a_worker_stopped_for_longer_than_the_lease_loses_its_item_and_no_item_is_alive_twice(

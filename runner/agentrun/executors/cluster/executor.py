@@ -294,23 +294,23 @@ class ClusterExecutor(Elastic):
     async def _folder(self) -> bytes:
         if self._archive is None:
             self._archive = asyncio.ensure_future(asyncio.to_thread(self._pack))
-        return await asyncio.shield(self._archive)
+        try:
+            return await asyncio.shield(self._archive)
+        except AgentrunError as error:
+            self._fail(error)
+            return b""
 
     def _pack(self) -> bytes:
         job = self._job
         sources = [FilesSource(job.base, one) for one in job.items.patterns] if job.items.kind == "files" else []
         of_any = {"run_id": ANY_RUN, "date": ANY_DATE}
-        try:
-            return pack_job(
-                job.base,
-                outputs=(job.output_path(**of_any), job.report_path(**of_any)),
-                secret=job.base / job.env_file if job.env_file else None,
-                only=self._spec.send,
-                is_item=lambda name: any(source.lists(name) for source in sources),
-            )
-        except AgentrunError as error:
-            self._fail(error)
-            return b""
+        return pack_job(
+            job.base,
+            outputs=(job.output_path(**of_any), job.report_path(**of_any)),
+            secret=job.base / job.env_file if job.env_file else None,
+            only=self._spec.send,
+            is_item=lambda name: any(source.lists(name) for source in sources),
+        )
 
     def _note_seconds(self, seconds: float | None) -> None:
         if seconds is not None:

@@ -423,7 +423,6 @@ def test_a_machine_that_ends_every_attempt_at_once_does_not_attract_the_others(c
             assert (
                 made.warnings[0].startswith(f"{full.where}: ") and "nothing more is started there" in made.warnings[0]
             )
-            assert made.executor.width == 2, "one host, with an item and the next"
             for n in range(5):
                 outcome = await made.executor.run(attempt_with_file(10 + n), cluster.bench.channel)
                 assert outcome.kind == "done"

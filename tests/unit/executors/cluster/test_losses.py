@@ -7,7 +7,6 @@ finds it held writes that down.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import signal
 import time
@@ -24,6 +23,7 @@ from agentrun.executors.cluster.lease import MARGIN_SECONDS
 from agentrun.executors.cluster.link import HostLink, Welcome
 from agentrun.executors.cluster.port import Broken, HostSpec
 from agentrun.system.guardian import LAUNCH_VARIABLE
+from cluster.evidence import is_held
 from cluster.here import HereEngine, HereTube, on_lanes
 from unit.executors.cluster.conftest import LEASE_SECONDS, Cluster, ClusterBench, written
 from unit.executors.cluster.test_archive import archive_of
@@ -47,15 +47,6 @@ HOLDING = """
         child.wait()
         return "done"
     """
-
-
-def is_held(path: Path) -> bool:
-    with open(path, "a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
 
 
 def is_alive(pid: int) -> bool:
