@@ -82,7 +82,7 @@ class PlayedHost:
             self._said.put_nowait(data)
 
     def come_up(self) -> None:
-        self.say("up", facts=self._facts, mark=self.where, sight=self._facts["place"])
+        self.say("up", facts=self._facts, mark=self.where, sight=self._facts["place"], scratch="")
 
     async def send(self, data: bytes) -> None:
         for frame in self._incoming.feed(data):

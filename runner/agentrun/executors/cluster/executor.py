@@ -22,14 +22,13 @@ from agentrun.agents.attempt import Attempt, Channel, Outcome
 from agentrun.agents.failure import ENGINE_LOST, Failure
 from agentrun.errors import AgentError, AgentrunError, UsageError
 from agentrun.executors.cluster.archive import ANY_DATE, ANY_RUN, pack_job
-from agentrun.executors.cluster.fence import fence, mismatch, sight
+from agentrun.executors.cluster.fence import fence, mismatch, sight, sweep
 from agentrun.executors.cluster.hello import check_can_travel, make_hello
 from agentrun.executors.cluster.link import HostLink, Welcome
 from agentrun.executors.cluster.port import Engine, HostSpec
 from agentrun.executors.cluster.ranking import Ranking
 from agentrun.executors.port import Elastic, Joined, Setting
 from agentrun.items.files import FilesSource
-from agentrun.system.guardian import end_launch
 
 if TYPE_CHECKING:
     from agentrun.agents.agent import Agent
@@ -261,11 +260,11 @@ class ClusterExecutor(Elastic):
     async def _end_host(self, link: HostLink) -> None:
         """Not to wait for its lease, where somebody sees its processes: this one, or another host of its machine."""
         if link.sight == self._own_sight:
-            await asyncio.to_thread(end_launch, link.mark)
+            await asyncio.to_thread(sweep, link.mark, link.scratch)
             link.confirm()
             return
         others = (one for one in self._links if one is not link and one.sight == link.sight and one.is_usable)
-        if (other := next(others, None)) is not None and await other.sweep(link.mark):
+        if (other := next(others, None)) is not None and await other.sweep(link):
             link.confirm()
 
     def _rest(self, link: HostLink, why: str) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import stat
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,17 @@ def fence(mark: str) -> dict[str, Any]:
     for scratch in folder.glob(f"{SCRATCH_PREFIX}{mark}-*"):
         shutil.rmtree(scratch, ignore_errors=True)
     return facts()
+
+
+def sweep(mark: str, scratch: str) -> None:
+    """End one host and everything that it started, and return when it is gone. Its guardian ends with it, so its
+    scratch folder is removed here: only one that is named after it, whatever was said."""
+    end_launch(mark)
+    with suppress(OSError):
+        found = os.lstat(scratch)
+        is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+        if is_ours and os.path.basename(scratch).startswith(f"{SCRATCH_PREFIX}{mark}-"):
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def facts() -> dict[str, Any]:

@@ -24,7 +24,7 @@ from agentrun.agents.attempt import Ended
 from agentrun.errors import AgentrunError
 from agentrun.executors.choice import open_executor
 from agentrun.executors.cluster.archive import unpack_folder
-from agentrun.executors.cluster.fence import facts, sight
+from agentrun.executors.cluster.fence import facts, sight, sweep
 from agentrun.executors.cluster.frames import HostFrame, make_frame
 from agentrun.executors.cluster.hello import read_hello, sees_folder
 from agentrun.executors.cluster.hosted import HostedAttempt, lost_by_machine
@@ -34,7 +34,7 @@ from agentrun.executors.port import Executor
 from agentrun.executors.prints import capture_prints
 from agentrun.system.child import keep_exit_codes
 from agentrun.system.forks import close_in_children, ending_children_of
-from agentrun.system.guardian import Guardian, boot_clock, end_launch
+from agentrun.system.guardian import Guardian, boot_clock
 
 LOG_SECONDS = 2.0
 READ_BYTES = 1 << 20
@@ -76,7 +76,7 @@ class Host:
         watching = [asyncio.ensure_future(self._guardian.watch()), asyncio.ensure_future(self._report_logs())]
         with capture_prints(), ending_children_of(self._loop):
             try:
-                self.send("up", facts=facts(), mark=self._mark, sight=sight())
+                self.send("up", facts=facts(), mark=self._mark, sight=sight(), scratch=str(self._scratch))
                 await self._closing
             finally:
                 for task in watching:
@@ -169,7 +169,9 @@ class Host:
                 for waiting in list(self._queue):
                     self._end(waiting)
             case "sweep":
-                self._sweeping.add(task := asyncio.ensure_future(self._sweep(frame.value["mark"])))
+                self._sweeping.add(
+                    task := asyncio.ensure_future(self._sweep(frame.value["mark"], frame.value["scratch"]))
+                )
                 task.add_done_callback(self._sweeping.discard)
             case "rest" if self._executor is not None:
                 self._opening = asyncio.ensure_future(self._executor.rest())
@@ -201,8 +203,8 @@ class Host:
         else:
             self.send("ready", sees_folder=self._sees_folder)
 
-    async def _sweep(self, mark: str) -> None:
-        await asyncio.to_thread(end_launch, mark)
+    async def _sweep(self, mark: str, scratch: str) -> None:
+        await asyncio.to_thread(sweep, mark, scratch)
         self.send("swept", mark=mark)
 
     def _take(self, frame: HostFrame) -> None:

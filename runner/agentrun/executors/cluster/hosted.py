@@ -140,10 +140,10 @@ class HostedAttempt:
         ended = Ended.of(outcome, attempt_id=self.id, no=0, ends=False)
         seconds = time.monotonic() - self.began if self.task is not None else None
         parts["output"] = outcome.output
-        self.send("outcome", parts, id=self.id, ended=ended.as_json(), seconds=seconds)
         shutil.rmtree(self.own, ignore_errors=True)
         if self.is_blind:
             shutil.rmtree(self.attempt.work, ignore_errors=True)
+        self.send("outcome", parts, id=self.id, ended=ended.as_json(), seconds=seconds)
 
     def _changed_work(self) -> dict[str, bytes]:
         if not self.is_blind or (stamp := stamp_of(self.attempt.work)) == self._stamp:

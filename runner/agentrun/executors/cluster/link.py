@@ -85,8 +85,8 @@ class HostLink:
         """Why it was given up, if it was."""
         self._broke: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.sees_folder = False
-        self.place = self.sight = self.mark = ""
-        """Where it is, whose processes it sees, and what all that it starts carries."""
+        self.place = self.sight = self.mark = self.scratch = ""
+        """Where it is, whose processes it sees, what all that it starts carries, and its own folder there."""
         self._swept: dict[str, asyncio.Future[None]] = {}
         self.load = 0
         """How many attempts it has, begun or not."""
@@ -225,10 +225,11 @@ class HostLink:
         """Somebody who sees its processes has ended what was left of it."""
         self._end("its host was ended")
 
-    async def sweep(self, mark: str) -> bool:
+    async def sweep(self, other: HostLink) -> bool:
         """Have another host of the same machine ended; False if it is not known whether it was."""
+        mark = other.mark
         swept = self._swept[mark] = asyncio.get_running_loop().create_future()
-        self.send("sweep", mark=mark)
+        self.send("sweep", mark=mark, scratch=other.scratch)
         await asyncio.wait({swept, self.gone}, return_when=asyncio.FIRST_COMPLETED)
         del self._swept[mark]
         return swept.done()
@@ -250,6 +251,7 @@ class HostLink:
                 self._may_send.set()
             case "up":
                 self.place, self.sight, self.mark = value["facts"]["place"], value["sight"], value["mark"]
+                self.scratch = value["scratch"]
                 if why := self._welcome.check(value["facts"]):
                     self._welcome.refuse(self, why, "")
                 else:

@@ -40,7 +40,7 @@ class Relay:
 
     async def open(self) -> None:
         ours, theirs = socket.socketpair()
-        self._scratch = tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}{self._mark}-")
+        self._scratch = tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}{self._own_mark}-")
         environ = {name: value for name, value in os.environ.items() if name != ATTEMPT_VARIABLE}
         # Two more marks: by the run's, the next launch finds it; by its own, we do. If the launch started the cluster,
         # its guardian kills the host's, too, and then must itself find all that the host has started.

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from agentrun.agents.attempt import Outcome
-from agentrun.executors.cluster.fence import facts, fence, sight
+from agentrun.executors.cluster.fence import facts, fence, sight, sweep
 from agentrun.executors.cluster.lanes import Incoming
 from agentrun.executors.cluster.lease import MARGIN_SECONDS
 from agentrun.executors.cluster.link import HostLink, Welcome
@@ -120,7 +120,7 @@ def test_a_host_that_is_cut_off_is_ended_by_whoever_sees_its_processes(cluster: 
             tube = next(one for one in engine.tubes_so_far if "attempt" in one.sent)
             tube.cut()
             assert (await losing.lost()).endswith("the cable is cut; its host was ended")
-            assert not is_alive(tube.pid)
+            assert not is_alive(tube.pid) and not Path(tube.relay._scratch).exists()
             (warning,) = made.warnings
             assert warning.endswith("the cable is cut; 1 item will be retried within 4 s")
             await losing.again()
@@ -239,7 +239,7 @@ def test_what_a_host_sends_and_cannot_be_used_loses_the_attempt_only_when_it_has
 ) -> None:
     async def scenario() -> None:
         tube, link = play([0.0])
-        tube.say("up", facts={"place": "p"}, mark="m", sight="s")
+        tube.say("up", facts={"place": "p"}, mark="m", sight="s", scratch="/")
         tube.say("ready", sees_folder=True)
         tube.say("ping", n=1)
         await cluster.eventually(lambda: link.is_usable, "the host is usable")
@@ -330,6 +330,18 @@ def test_what_a_host_starts_carries_the_marks_of_the_launches_around_it(
     cluster.run(scenario())
 
 
+def test_of_what_a_host_says_only_its_own_folder_is_removed(tmp_path: Path) -> None:
+    mark = "f" * 16
+    own, other, link = (tmp_path / name for name in (f"agentrun-{mark}-a", "precious", f"agentrun-{mark}-b"))
+    own.mkdir()
+    other.mkdir()
+    link.symlink_to(other)
+    (other / "file").touch()
+    for folder in (own, other, link, tmp_path):
+        sweep(mark, str(folder))
+    assert not own.exists() and (other / "file").exists() and link.is_symlink()
+
+
 def test_a_fence_leaves_everybody_else_alone(cluster: ClusterBench) -> None:
     async def scenario() -> None:
         async with cluster.cluster(HOLDING) as made:
@@ -374,7 +386,7 @@ class PlayedTube:
         self._incoming = Incoming()
 
     def come_up(self, place: str) -> None:
-        self.say("up", facts={**facts(), "place": place}, mark=place, sight=place)
+        self.say("up", facts={**facts(), "place": place}, mark=place, sight=place, scratch="/")
         self.say("ready", sees_folder=True)
         self.say("ping", n=1)
 
@@ -444,7 +456,7 @@ def play(clock: list[float]) -> tuple[PlayedTube, HostLink]:
 def test_no_attempt_is_sent_before_the_first_pong(cluster: ClusterBench) -> None:
     async def scenario() -> None:
         tube, link = play([0.0])
-        tube.say("up", facts={"place": "p"}, mark="m", sight="s")
+        tube.say("up", facts={"place": "p"}, mark="m", sight="s", scratch="/")
         tube.say("ready", sees_folder=True)
         await cluster.eventually(lambda: link.place == "p" and link.sees_folder, "the host is up")
         assert not link.is_usable
