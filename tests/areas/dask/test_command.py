@@ -94,12 +94,14 @@ def test_items_run_only_where_the_resources_are_that_they_need(
         ('on = "dask:distributed:Nope"', 2, "distributed has no Nope; write dask:MODULE:CLASS"),
         ('on = "dask:nothere:Class"', 2, 'there is no package "nothere" here; install it'),
         ('on = "dask:nowhere.json"', 75, "/nowhere.json; start the scheduler with --scheduler-file /"),
+        ('on = "dask:package.json"', 75, "/package.json is not the file of a scheduler; start the scheduler with"),
     ],
 )
 def test_a_cluster_that_cannot_be_had_is_told_in_a_line_and_the_run_before_is_as_it_was(
     tmp_path: Path, engine: str, code: int, told: str
 ) -> None:
     job = make_job(tmp_path / "job", more=f"[engine]\n{engine}\n")
+    (job / "package.json").write_text("{}")
     assert job.run("start", "job.toml", "--on", "here", "--limit", "1").returncode == 4
     state = job / ".agentrun" / "j" / "state.json"
     before = state.read_bytes()

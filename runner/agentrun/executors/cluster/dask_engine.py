@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
 import logging
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -95,24 +96,32 @@ class DaskEngine:
             await knock(spec.on, "Dask scheduler", spec.address)
             where: Any = {"address": f"{'tls' if Security().tls_ca_file else 'tcp'}://{spec.address}"}
         elif spec.file:
-            if not Path(spec.file).exists():
-                raise LaterError(
-                    f"{spec.on}: there is no file {spec.file}; start the scheduler with --scheduler-file {spec.file}, "
-                    f"then resume"
-                )
-            where = {"scheduler_file": spec.file}
+            address = self._address_in(Path(spec.file))
+            if address.startswith(("tcp:", "tls:")):
+                await knock(spec.on, "Dask scheduler", address.rpartition("/")[2])
+            where = {"address": address}
         else:
             self._own = OwnCluster(spec, concurrency=self._concurrency)
             where = {"address": await self._own.start()}
         try:
-            async with asyncio.timeout(2 * CONNECT_SECONDS):  # for a file that is never complete
-                self._client = await Client(
-                    **where, asynchronous=True, set_as_default=False, timeout=CONNECT_SECONDS, name="agentrun"
-                )
+            self._client = await Client(
+                **where, asynchronous=True, set_as_default=False, timeout=CONNECT_SECONDS, name="agentrun"
+            )
         except (OSError, TimeoutError, ValueError) as error:
             raise LaterError(
                 f"{spec.on}: no Dask scheduler answers there ({words(error)}); start it, or correct --on, then resume"
             ) from error
+
+    def _address_in(self, file: Path) -> str:
+        """The scheduler's. Dask itself would wait for the file, and for its end, for ever."""
+        on = self._spec.on
+        try:
+            return str(json.loads(file.read_text())["address"])
+        except FileNotFoundError:
+            why = f"there is no file {file}"
+        except (OSError, ValueError, TypeError, LookupError):
+            why = f"{file} is not the file of a scheduler"
+        raise LaterError(f"{on}: {why}; start the scheduler with --scheduler-file {file}, then resume")
 
     def caution(self, *, has_secrets: bool) -> str:
         address = str(self._client.scheduler.address)
