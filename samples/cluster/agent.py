@@ -24,7 +24,7 @@ def simulate(item: Any, ctx: Any) -> dict[str, Any]:
     return {"average": round(sum(waits) / len(waits), 1), "bad day": waits[len(waits) * 9 // 10]}
 
 
-def simulate_days(name: str, days: int, *, people: int, calls_per_hour: float, minutes_per_call: float) -> list[float]:
+def simulate_days(name: str, days: int, people: int, *, calls_per_hour: float, minutes_per_call: float) -> list[float]:
     """The mean wait of each day, in minutes. The same name gives the same days."""
     chance = random.Random(name)
     return [round(mean_wait(chance, people, calls_per_hour / 60, minutes_per_call), 1) for _ in range(days)]
