@@ -134,9 +134,17 @@ class Network:
 
     def listening(self) -> set[str]:
         """The addresses, in the kernel's hexadecimal digits, at which somebody listens."""
+        return {address for address, _ in self._listening()}
+
+    def ports(self) -> set[int]:
+        """The ports at which somebody listens."""
+        return {int(port, 16) for _, port in self._listening()}
+
+    def _listening(self) -> list[tuple[str, str]]:
         tables = [Path(f"/proc/{self._keeper.pid}/net/{name}").read_text() for name in ("tcp", "tcp6")]
         rows = [line.split() for table in tables for line in table.splitlines()[1:]]
-        return {row[1].partition(":")[0] for row in rows if row[3] == "0A"}
+        places = [row[1].partition(":") for row in rows if row[3] == "0A"]
+        return [(address, port) for address, _, port in places]
 
 
 def check_networks() -> None:

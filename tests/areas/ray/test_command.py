@@ -41,6 +41,7 @@ def test_a_cluster_that_is_there_serves_too_and_no_file_of_its_session_holds_a_s
     if on.startswith("ray://"):
         require_module("grpc", extra="ray")
         network.start_head("--ray-client-server-port", "10001")
+        eventually(lambda: 10001 in network.ports(), "the client server listens")
     else:
         network.start_head()
     before = network.processes(lambda command: "gcs_server" in command)
@@ -59,7 +60,7 @@ def test_an_address_where_nothing_listens_is_told_at_once(network: Network, tmp_
     job = SecretJob(tmp_path / "job")
     for on in ("ray:127.0.0.1:6379", "ray://127.0.0.1:10001"):
         told = finish(network.agentrun("start", "job.toml", "--on", on, cwd=job.folder), code=75)
-        assert f"{on}: no Ray answers there" in told and "start it, then resume" in told
+        assert f"{on}: no Ray answers there" in told and "start it, or correct --on, then resume" in told
 
 
 @pytest.mark.parametrize(
