@@ -32,7 +32,8 @@ if find_spec("ray") is None:
 
 CONNECT_SECONDS = 30.0
 START_SECONDS = 90.0
-"""How long a Ray of our own may take to start: some 6 s, and several times that on a busy machine."""
+"""How long a Ray of our own may take to start, or a process of it: some 6 s, and several times that on a busy
+machine."""
 CLOSE_SECONDS = 10.0
 READ_BYTES = 1 << 20
 
@@ -101,7 +102,9 @@ class RayEngine:
             options = make_options(spec.options, cpus=self._concurrency, folder=self._folder)
         await self._start_driver()
         try:
-            async with asyncio.timeout(CONNECT_SECONDS if spec.address else START_SECONDS):
+            # Something is there. A client server starts a process for each client first.
+            is_started = not spec.address or spec.is_client
+            async with asyncio.timeout(START_SECONDS if is_started else CONNECT_SECONDS):
                 self._nodes = await self._call(
                     "connect", address=spec.address, is_client=spec.is_client, options=options
                 )
