@@ -40,7 +40,9 @@ def test_a_cluster_that_is_there_serves_too_and_no_file_of_its_session_holds_a_s
 ) -> None:
     if on.startswith("ray://"):
         require_module("grpc", extra="ray")
-        network.start_head("--ray-client-server-port", "10001")
+        # It gives up on a process that takes longer to start, as on a busy machine.
+        patience = {"RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "300"}
+        network.start_head("--ray-client-server-port", "10001", **patience)
         eventually(lambda: 10001 in network.ports(), "the client server listens")
     else:
         network.start_head()

@@ -31,7 +31,7 @@ if find_spec("ray") is None:
     raise ModuleNotFoundError("there is no package ray", name="ray")
 
 CONNECT_SECONDS = 30.0
-START_SECONDS = 90.0
+START_SECONDS = 120.0
 """How long a Ray of our own may take to start, or a process of it: some 6 s, and several times that on a busy
 machine."""
 CLOSE_SECONDS = 10.0
