@@ -202,6 +202,9 @@ class ClusterExecutor(Elastic):
         if closing := [link.gone for link in self._links if not link.is_broken]:
             await asyncio.wait(closing, timeout=CLOSE_SECONDS)
         for link in list(self._links):
+            if link.mark and not link.gone.done() and link.sight == self._own_sight:
+                # Of a cluster that ends with the launch, nobody would do it any more.
+                await asyncio.to_thread(sweep, link.mark, link.scratch)
             await link.tube.close()
         await self._engine.close()
         with suppress(OSError):

@@ -48,6 +48,7 @@ class Host:
         self._scratch, self._mark = scratch, mark
         self._lease = HostLease(lease_seconds, now=boot_clock())
         self._guardian = Guardian.start(None, mark, deadline=self._lease.deadline, scratch=str(scratch))
+        scratch.mkdir(mode=0o700)
         self._outgoing = Outgoing()
         self._may_send = threading.Condition()
         self._is_writing = False

@@ -40,7 +40,8 @@ class Relay:
 
     async def open(self) -> None:
         ours, theirs = socket.socketpair()
-        self._scratch = tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}{self._own_mark}-")
+        # The host makes it, once its guardian is there to remove it: we may be killed at any moment.
+        self._scratch = os.path.join(tempfile.gettempdir(), f"{SCRATCH_PREFIX}{self._own_mark}-{secrets.token_hex(4)}")
         environ = {name: value for name, value in os.environ.items() if name != ATTEMPT_VARIABLE}
         # Two more marks: by the run's, the next launch finds it; by its own, we do. If the launch started the cluster,
         # its guardian kills the host's, too, and then must itself find all that the host has started.
