@@ -78,7 +78,7 @@ class Network:
         log: IO[str] | int = subprocess.PIPE,
         environ: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[str]:
-        """The process is that of the command itself. Its output goes to `log`, if one is given."""
+        """Start a command in the namespace. Its output goes to `log`, if one is given."""
         kept = {name: value for name, value in environment().items() if not name.startswith("RAY_")}
         return subprocess.Popen(
             [*self.entering, *command],

@@ -54,7 +54,7 @@ kill -TERM -- "-$1"
 
 
 class Slurm:
-    """What stands in for Slurm. A job is a process group, and its number that of the group."""
+    """Stand-in for Slurm. A job is a process group, and has the number of the group."""
 
     def __init__(self, folder: Path) -> None:
         self.state, programs = folder / "slurm", folder / "bin"

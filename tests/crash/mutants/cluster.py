@@ -98,6 +98,13 @@ MUTANTS = [
         (f"{LAUNCHES}::test_a_slot_that_comes_while_a_checkpoint_is_written_is_used_when_that_is_on_disk",),
     ),
     Mutant(
+        "another copy of the job's folder is taken for it",
+        "sees_folder",
+        "hello['landmark'] is None or landmark(Path(hello['base'])) == hello['landmark']",
+        "True",
+        (f"{EXECUTOR}::test_another_copy_of_the_job_s_folder_is_not_taken_for_it",),
+    ),
+    Mutant(
         "a pong waits behind a large frame",
         "HostLink.send",
         "kind in URGENT",

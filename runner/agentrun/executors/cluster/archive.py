@@ -171,8 +171,6 @@ def pack_job(
     is_output = re.compile("|".join(_names_of_output(base, one) for one in outputs) or "(?!)").fullmatch
     left_out = _identity(secret) if secret is not None else None
     only = tuple(os.path.normpath(name) for name in only)
-    if missing := [name for name in only if not (base / name).exists()]:
-        raise UsageError(f"engine.send: there is no {missing[0]} in {base}; name files and folders of the job's folder")
 
     def skips(name: str) -> bool:
         path = base / name

@@ -58,9 +58,9 @@ class ClusterExecutor(Elastic):
         own_sight: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`own_sight` is that of this process, if nothing else is given (`fence.sight`)."""
+        """`own_sight` is the value of `fence.sight` here, unless a test gives another."""
         assert job.engine is not None
-        check_can_travel(agent, job.engine)
+        check_can_travel(agent, job.engine, job.base)
         self._job, self._agent, self._setting = job, agent, setting
         self._spec = job.engine
         self._engine = engine
@@ -203,7 +203,7 @@ class ClusterExecutor(Elastic):
             await asyncio.wait(closing, timeout=CLOSE_SECONDS)
         for link in list(self._links):
             if link.mark and not link.gone.done() and link.sight == self._own_sight:
-                # Of a cluster that ends with the launch, nobody would do it any more.
+                # If the cluster ends with the launch, nobody else would end it and remove its scratch folder.
                 await asyncio.to_thread(sweep, link.mark, link.scratch)
             await link.tube.close()
         await self._engine.close()

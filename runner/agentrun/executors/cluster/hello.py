@@ -25,8 +25,10 @@ _OF_JOB = (
 """What of a job decides how an attempt runs."""
 
 
-def check_can_travel(agent: Agent, engine: EngineSpec) -> None:
-    """UsageError if another machine cannot run this agent."""
+def check_can_travel(agent: Agent, engine: EngineSpec, base: Path) -> None:
+    """UsageError if another machine cannot run this agent, or if something in `send` is not in the job's folder."""
+    if missing := [name for name in engine.send if not (base / name).exists()]:
+        raise UsageError(f"engine.send: there is no {missing[0]} in {base}; list files and folders of the job's folder")
     if agent.kind == "command" or agent.reference == "prompt":
         return
     name = agent.reference or getattr(agent.target, "__qualname__", "the agent")
@@ -89,7 +91,7 @@ def landmark(base: Path) -> list[Any]:
     for path in sorted(one for one in base.iterdir() if one.is_file() and not one.is_symlink()):
         stat = path.stat()
         return [path.name, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
-    return ["nothing", str(secrets.token_hex(8))]
+    return ["nothing", secrets.token_hex(8)]  # like nothing else: without files there is little to send
 
 
 def read_hello(hello: Mapping[str, Any], base: Path) -> tuple[Job, Agent]:

@@ -324,7 +324,18 @@ def test_what_cannot_travel_is_refused(cluster: ClusterBench, isolation: str) ->
     job = cluster.bench.job(engine=engine, isolation="thread" if isolation == "thread" else None)
     words = "shares the memory" if isolation == "thread" else "shares the memory|cannot import a lambda"
     with pytest.raises(UsageError, match=words):
-        check_can_travel(agent_from_function(json.dumps if isolation == "thread" else (lambda item: 1), job), engine)
+        check_can_travel(
+            agent_from_function(json.dumps if isolation == "thread" else (lambda item: 1), job), engine, cluster.folder
+        )
+
+
+def test_what_is_to_be_sent_and_is_not_there_is_refused_before_anything_begins(cluster: ClusterBench) -> None:
+    async def scenario() -> None:
+        with pytest.raises(UsageError, match=r"engine.send: there is no prompts in .*; list files and folders"):
+            async with cluster.cluster("def agent(item): pass", engine_options={"send": ("prompts",)}):
+                pass
+
+    cluster.run(scenario())
 
 
 def test_without_a_slot_people_are_told_and_a_lost_engine_ends_the_launch(cluster: ClusterBench) -> None:
